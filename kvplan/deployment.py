@@ -1,8 +1,14 @@
-"""How a model is spread over GPUs, and what the user said about serving it."""
+"""What the user says about serving: the flags, parsed, and the layout of ranks that follows from them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated, Any
 
-from kvplan.errors import PlacementError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from kvplan.dtypes import INDEX_FORMATS, KV_FORMATS, STATE_FORMATS, parse_format
+from kvplan.errors import PlacementError, UsageError
+from kvplan.units import parse_size, parse_token_list, parse_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +43,121 @@ class Layout:
     def expert_shares(self) -> int:
         """How many ways the routed experts of one pipeline stage are split."""
         return max(self.tp, self.ep)
+
+
+def _from_text(parse: Callable[[str], Any]) -> BeforeValidator:
+    return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
+
+
+def _format(allowed: tuple[str, ...], flag: str) -> BeforeValidator:
+    return _from_text(lambda text: parse_format(text, allowed, flag))
+
+
+Tokens = Annotated[int, _from_text(parse_tokens), Field(ge=1)]
+Size = Annotated[int, _from_text(parse_size), Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=1 << 20)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class Deployment(BaseModel):
+    """Every flag of `kvplan estimate`, under its flag name. None means that the user did not say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    context: Annotated[tuple[Tokens, ...], _from_text(parse_token_list)] = ()
+    max_model_len: Tokens | None = None
+    kv_cache_dtype: Annotated[str, _format(KV_FORMATS, "--kv-cache-dtype")] = "auto"
+    index_dtype: Annotated[str, _format(INDEX_FORMATS, "--index-dtype")] = "auto"
+    mamba_ssm_dtype: Annotated[str, _format(STATE_FORMATS, "--mamba-ssm-dtype")] = "auto"
+    conv_state: bool = True
+    snapshot_every: Tokens | None = None
+    snapshots: Annotated[int, Field(ge=0, le=1 << 20)] | None = None
+    baseline: str | None = None
+
+    gpu: str | None = None
+    gpus: Count | None = None
+    nodes: Count = 1
+    gpu_memory: Size | None = None
+    quantization: str | None = None
+    weights: Size | None = None
+    tp: Count | None = None
+    pp: Count = 1
+    dp: Count | None = None
+    dcp: Count = 1
+    ep: Count = 1
+
+    engine: str | None = None
+    engine_version: str | None = None
+    gpu_memory_utilization: Share | None = None
+    kv_cache_memory: Size | None = None
+    max_num_seqs: Count | None = None
+
+    def with_flags(self, **flags: Any) -> "Deployment":
+        """The same deployment with some flags changed, checked again."""
+        return make_deployment(**(self.model_dump(exclude_unset=True) | flags))
+
+
+def make_deployment(**flags: Any) -> Deployment:
+    """Flags as a Deployment; raises UsageError with one line that names the flag."""
+    try:
+        made = Deployment(**flags)
+    except ValidationError as error:
+        first = error.errors()[0]
+        flag = str(first["loc"][0]).replace("_", "-") if first["loc"] else "flags"
+        raise UsageError(f"--{flag} {_shown(first.get('input'))}: {_problem(first['type'], first['msg'])}") from None
+    if made.snapshots is not None and made.snapshot_every is not None:
+        raise UsageError("--snapshots and --snapshot-every say the same thing twice; give one")
+    return made
+
+
+def _shown(value: Any) -> str:
+    return str(value)[:60]
+
+
+def _problem(kind: str, message: str) -> str:
+    return "no such flag" if kind == "extra_forbidden" else message[0].lower() + message[1:]
+
+
+def gpu_and_count(text: str) -> tuple[str, int | None]:
+    """`B300:8` is eight B300; without a count it is None."""
+    name, separator, count = text.partition(":")
+    if not separator:
+        return name, None
+    if not count.isascii() or not count.isdigit() or not 1 <= int(count[:8]) <= 1 << 20:
+        raise UsageError(f"--gpu {text[:60]!r}: write NAME or NAME:COUNT, for example H200:8")
+    return name, int(count)
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The GPUs of a deployment and how one replica lies on them."""
+
+    gpus: int
+    per_node: int
+    layout: Layout
+
+    @property
+    def replicas(self) -> int:
+        return self.gpus // (self.layout.tp * self.layout.pp)
+
+
+def make_fleet(deployment: Deployment) -> Fleet | None:
+    """GPUs and layout from the flags: without --tp, tp takes the GPUs of one node. None when no flag names either."""
+    named, count = gpu_and_count(deployment.gpu) if deployment.gpu else (None, None)
+    if count is not None and deployment.gpus is not None and count != deployment.gpus:
+        raise UsageError(f"--gpu {deployment.gpu} and --gpus {deployment.gpus} disagree; give the count once")
+    asked = (deployment.tp or 1) * deployment.pp * (deployment.dp or 1)
+    sized = (deployment.tp, deployment.dp, deployment.gpus, deployment.gpu_memory, deployment.kv_cache_memory)
+    spread = deployment.pp * deployment.dcp * deployment.ep > 1 or any(size is not None for size in sized)
+    if named is None and not spread:
+        return None
+    per_node = count or deployment.gpus or -(-asked // deployment.nodes)
+    gpus = per_node * deployment.nodes
+    pp, dp = deployment.pp, deployment.dp
+    tp = deployment.tp or max(1, per_node // (pp * (dp or 1)))
+    if tp * pp * (dp or 1) > gpus:
+        raise PlacementError(f"tp {tp} × pp {pp} × dp {dp or 1} needs {tp * pp * (dp or 1)} GPUs, and there are {gpus}")
+    if gpus % (tp * pp):
+        raise PlacementError(f"{gpus} GPUs are not a whole number of replicas of tp {tp} × pp {pp} = {tp * pp} GPUs")
+    layout = Layout(tp, pp, dp or gpus // (tp * pp), deployment.dcp, deployment.ep)
+    return Fleet(gpus, per_node, layout)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Scope = Literal["weights", "sequence", "snapshot", "reserve"]
-Kind = Literal["exact", "engine rule", "measured", "simulated", "assumed", "published"]
+Kind = Literal["exact", "derived", "given", "engine rule", "measured", "simulated", "assumed", "published"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,19 @@ class Inventory:
 
 
 @dataclass(frozen=True, slots=True)
+class Tensor:
+    """`count` equal tensors of a checkpoint, as its headers list them. Expert numbers in `name` become `*`."""
+
+    name: str
+    dtype: str
+    """As the header spells it: BF16, F8_E4M3, U8, or a GGUF type."""
+    shape: tuple[int, ...]
+    bytes: int
+    """Of one tensor."""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """Where a model or figure comes from."""
 
@@ -94,7 +107,11 @@ class Model:
     defaults: tuple[str, ...] = ()
     """Fields the config leaves out and that were filled from the family's documented default."""
     snapshot: str | None = None
-    """Directory whose safetensors headers give exact weights, if the model came with one."""
+    """Directory the model was read from, if it came from one."""
+    tensors: tuple[Tensor, ...] = ()
+    """Every tensor of the checkpoint, from safetensors or GGUF headers; empty where there were none to read."""
+    towers: tuple[str, ...] = ()
+    """Sub-configs of other modalities (`vision_config`, …), whose weights the decoder's rules do not size."""
 
     def mixers(self) -> Iterator[Layer]:
         """Every sequence mixer of the decoder, in order."""

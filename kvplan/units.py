@@ -84,7 +84,7 @@ def format_gb(size_bytes: int) -> str:
 
 def format_tokens(tokens: int) -> str:
     """The shortest exact spelling: 131072 → `128K`, 128000 → `128k`, 5654 → `5,654`."""
-    for suffix in ("M", "m", "K", "k"):
+    for suffix in ("m", "M", "k", "K"):
         scale = _TOKEN_SUFFIX[suffix]
         if tokens >= scale and tokens % scale == 0:
             return f"{tokens // scale}{suffix}"

@@ -84,6 +84,10 @@ class Config:
             return None
         return self.integer(*keys, minimum=minimum, maximum=maximum)
 
+    def count(self, *keys: str, maximum: int = MAX_INT) -> int:
+        """How many of something there are: absent and null mean none."""
+        return self.maybe(*keys, minimum=0, maximum=maximum) or 0
+
     def flag(self, key: str, default: bool = False) -> bool:
         value = self.get(key, default=default)
         if not isinstance(value, bool):
@@ -114,10 +118,13 @@ class Config:
         return value
 
     def sub(self, key: str) -> "Config":
-        """A nested object."""
+        """A nested object; asked for twice it is the same one, so that what was read of it is remembered."""
         value = self.get(key)
         if not isinstance(value, dict):
             raise self.fail(key, f"expected an object, found {_shown(value)}")
+        for child in self.children:
+            if child.data is value:
+                return child
         child = Config(value, self.name(key))
         self.children.append(child)
         return child

@@ -83,7 +83,7 @@ def mlp(hidden: int, inner: int, *, gated: bool = True, prefix: str = "mlp") -> 
 
 def moe(
     hidden: int, inner: int, experts: int, *, shared_inner: int = 0, router_bias: bool = False,
-    gated: bool = True, width: int | None = None, prefix: str = "mlp",
+    gated: bool = True, width: int | None = None, prefix: str = "mlp", shared_name: str = "shared_experts",
 ) -> tuple[Weight, ...]:  # fmt: skip
     """Router, routed experts of `inner` (running at `width`, default hidden) and a shared expert of `shared_inner`."""
     width = hidden if width is None else width
@@ -94,8 +94,8 @@ def moe(
     weights += [Weight(f"{prefix}.experts.{up}", "expert", (inner, width), "ep", experts) for up in ups]
     weights.append(Weight(f"{prefix}.experts.down_proj", "expert", (width, inner), "ep", experts))
     if shared_inner:
-        weights += [Weight(f"{prefix}.shared_experts.{up}", "shared_expert", (shared_inner, hidden)) for up in ups]
-        weights.append(Weight(f"{prefix}.shared_experts.down_proj", "shared_expert", (hidden, shared_inner)))
+        weights += [Weight(f"{prefix}.{shared_name}.{up}", "shared_expert", (shared_inner, hidden)) for up in ups]
+        weights.append(Weight(f"{prefix}.{shared_name}.down_proj", "shared_expert", (hidden, shared_inner)))
     return tuple(weights)
 
 

@@ -1,6 +1,5 @@
 """The common part of reading a config: find the text model, call its family, refuse what is not modelled."""
 
-import sys
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
@@ -13,6 +12,7 @@ from kvplan.model import Inventory, Model, Published, Source
 from kvplan.registry import import_all
 
 _TEXT_KEYS = ("text_config", "llm_config", "language_config", "thinker_config")
+_TOWERS = ("vision_config", "audio_config", "video_config")
 _NOT_TEXT = (
     "vision_config", "audio_config", "video_config", "quantization_config", "compression_config", "rope_scaling",
     "rope_parameters", "auto_map", "generation_config", "task_specific_params", "id2label", "label2id",
@@ -24,7 +24,7 @@ _ACTIVATION_DTYPES = ("bf16", "fp16", "fp32")
 
 @cache
 def _load_families() -> None:
-    import_all(sys.modules["kvplan.architectures"])
+    import_all("kvplan.architectures")
 
 
 def known_model_types() -> list[str]:
@@ -74,6 +74,7 @@ def read_config(
         unread=tuple(unread),
         defaults=tuple(cfg.defaults),
         snapshot=snapshot,
+        towers=tuple(key for key in _TOWERS if isinstance(outermost.data.get(key), dict)),
     )
 
 
@@ -142,7 +143,8 @@ def _quantization(cfg: Config) -> dict[str, Any]:
     value = cfg.get("quantization_config", "compression_config", default={})
     if not isinstance(value, dict):
         raise cfg.fail("quantization_config", "expected an object")
-    return value
+    expert_dtype = cfg.get("expert_dtype", default=None)
+    return value if expert_dtype is None else value | {"expert_dtype": expert_dtype}
 
 
 def _kv_scheme(quantization: dict[str, Any]) -> str | None:

@@ -1,0 +1,105 @@
+"""How many sequences fit: one deployment, evaluated through one engine's rules."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from kvplan.deployment import Deployment, Fleet, make_fleet
+from kvplan.document import Capacity
+from kvplan.dtypes import Dtypes
+from kvplan.engines.base import Allocation, Engine, Share
+from kvplan.errors import SourceError, UsageError
+from kvplan.gpu import Gpu
+from kvplan.model import Model
+from kvplan.placement import check_layout, stage_layers
+from kvplan.pool import Pool, given_pool
+from kvplan.registry import import_all
+from kvplan.weights import WeightReport, weigh
+
+
+@cache
+def engines() -> dict[str, Engine]:
+    """Every engine whose rules are modelled, by name."""
+    modules = import_all("kvplan.engines")
+    return {module.ENGINE.name: module.ENGINE for module in modules if hasattr(module, "ENGINE")}
+
+
+def engine_for(deployment: Deployment, with_gpu: bool) -> Engine:
+    """The engine asked for; else vLLM's rules once a GPU is named, where they are modelled."""
+    known = engines()
+    name = deployment.engine or ("vllm" if with_gpu and "vllm" in known else "ideal")
+    if name not in known:
+        raise UsageError(f"--engine {name[:60]!r} is not modelled; use one of {', '.join(sorted(known))}")
+    return known[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """One deployment of one model, worked out as far as its flags allow."""
+
+    engine: Engine
+    dtypes: Dtypes
+    fleet: Fleet | None = None
+    share: Share | None = None
+    weights: WeightReport | None = None
+    pool: Pool | None = None
+    allocation: Allocation | None = None
+    capacity: tuple[Capacity, ...] = ()
+
+
+def evaluate(model: Model, deployment: Deployment, gpu: Gpu | None, contexts: list[int]) -> Evaluation:
+    """Place the model, find its pool and count sequences. Without a GPU it stops at what one rank holds."""
+    memory = deployment.gpu_memory or (gpu.memory_bytes if gpu else None)
+    with_pool = memory is not None or deployment.kv_cache_memory is not None
+    engine = engine_for(deployment, with_pool)
+    dtypes = engine.dtypes(model, deployment)
+    fleet = make_fleet(deployment)
+    if fleet is None:
+        return Evaluation(engine, dtypes)
+    check_layout(model, fleet.layout)
+    share = Share(model, fleet.layout, dtypes, stage_layers(model, fleet.layout))
+    needed = memory is not None and deployment.kv_cache_memory is None
+    weights = _weigh(model, deployment, fleet, needed)
+    if deployment.kv_cache_memory is not None:
+        pool = given_pool(deployment.kv_cache_memory, memory, weights.rank_bytes if weights else None)
+    elif memory is not None and weights is not None:
+        pool = engine.pool(share, memory, weights.rank_bytes, deployment)
+    else:
+        return Evaluation(engine, dtypes, fleet, share, weights)
+    allocation, capacity = _count(engine, share, pool, deployment, contexts, fleet)
+    return Evaluation(engine, dtypes, fleet, share, weights, pool, allocation, capacity)
+
+
+def _weigh(model: Model, deployment: Deployment, fleet: Fleet, needed: bool) -> WeightReport | None:
+    """The weights of one rank; None where nothing sizes them and no figure depends on it."""
+    try:
+        return weigh(model, fleet.layout, weights_bytes=deployment.weights, quantization=deployment.quantization)
+    except SourceError:
+        if needed:
+            raise
+        return None
+
+
+def _count(
+    engine: Engine, share: Share, pool: Pool, deployment: Deployment, contexts: list[int], fleet: Fleet
+) -> tuple[Allocation, tuple[Capacity, ...]]:
+    """Sequences at each context, for the pool as predicted and at both ends of its range, beside the bare bytes."""
+    point, low, high = (
+        engine.allocate(share, size, deployment, contexts) for size in (pool.bytes, pool.low_bytes, pool.high_bytes)
+    )
+    bare = engines()["ideal"].allocate(share, pool.bytes, deployment, contexts)
+    per_node = max(1, fleet.per_node // (fleet.layout.tp * fleet.layout.pp))
+    rows = tuple(
+        Capacity(
+            context_tokens=fit.context_tokens,
+            sequences=fit.sequences,
+            packed=fit.packed,
+            low=least.sequences,
+            high=most.sequences,
+            deployment_sequences=fit.sequences * fleet.replicas,
+            node_sequences=fit.sequences * per_node if fleet.per_node >= fleet.layout.tp * fleet.layout.pp else 0,
+            ideal=bound.sequences,
+            binds=fit.binds,
+        )
+        for fit, least, most, bound in zip(point.fits, low.fits, high.fits, bare.fits, strict=True)
+    )
+    return point, rows

@@ -1,0 +1,1 @@
+"""Parse, one library call, print. Nothing here computes."""

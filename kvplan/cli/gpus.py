@@ -1,0 +1,28 @@
+"""`kvplan gpus`: the GPUs that kvplan knows by name."""
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="The GPUs that kvplan knows by name.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_command(json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False) -> None:
+    """Every bundled GPU, with its memory as the driver reports it."""
+    from kvplan.gpu import list_gpus
+    from kvplan.show import gpu_row, show_rows
+
+    show_rows("kvplan.gpus/1", "gpus", [gpu_row(gpu) for gpu in list_gpus()], as_json=json)
+
+
+@app.command("show")
+def show_command(
+    name: Annotated[str, typer.Argument(help="A name as people type it; case does not matter; auto asks the driver.")],
+    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """One GPU with the sources of its figures."""
+    from kvplan.gpu import auto_gpu, find_gpu
+    from kvplan.show import show_gpu
+
+    show_gpu(auto_gpu() if name.lower() == "auto" else find_gpu(name), as_json=json)

@@ -1,0 +1,38 @@
+"""`kvplan models`: the bundled models, and what a config is read as."""
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="The models that kvplan knows by name.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_command(json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False) -> None:
+    """Every bundled model, with its source."""
+    from kvplan.show import show_rows
+    from kvplan.sources import list_models
+
+    show_rows("kvplan.models/1", "models", list_models(), as_json=json)
+
+
+@app.command("show")
+def show_command(
+    name: Annotated[str, typer.Argument(help="As for `kvplan estimate`.")],
+    json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """One model: its layers, dimensions, weights and where they come from."""
+    from kvplan.show import show_model
+    from kvplan.sources import resolve
+
+    show_model(resolve(name), as_json=json)
+
+
+@app.command("types")
+def types_command(json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False) -> None:
+    """Every `model_type` of a config.json that can be read."""
+    from kvplan.architectures import known_model_types
+    from kvplan.show import show_rows
+
+    rows = [{"model_type": model_type} for model_type in known_model_types()]
+    show_rows("kvplan.model_types/1", "model_types", rows, as_json=json)

@@ -1,0 +1,1 @@
+"""One file per engine: what a pool of so many bytes becomes in its own units."""

@@ -1,0 +1,89 @@
+"""The contract between an engine's rules and everything after them."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from kvplan.deployment import Deployment, Layout
+from kvplan.document import Binds
+from kvplan.dtypes import Dtypes
+from kvplan.layers.base import Layer
+from kvplan.ledger import Holding
+from kvplan.model import Model
+from kvplan.pool import Pool, bytes_only_pool
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one rank has to hold: per pipeline stage, its part of every mixer."""
+
+    model: Model
+    layout: Layout
+    dtypes: Dtypes
+    stages: list[list[Layer]]
+
+    def holdings(self) -> list[Holding]:
+        return [Holding(stage, self.dtypes, self.layout.dcp) for stage in self.stages]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How many sequences of one length fit one replica."""
+
+    context_tokens: int
+    sequences: int
+    """What stays safe while all of them decode."""
+    packed: int
+    """What prefill alone would admit."""
+    binds: Binds
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A pool in the engine's own units."""
+
+    fits: tuple[Fit, ...]
+    figures: dict[str, Any] = field(default_factory=dict)
+    """The engine's own figures, under the names of the plan document."""
+
+
+class Engine(ABC):
+    """One engine's rules. A module in `kvplan.engines` makes itself known by a module-level `ENGINE`."""
+
+    name: ClassVar[str]
+    rules_version: ClassVar[str]
+    source: ClassVar[str]
+
+    @abstractmethod
+    def dtypes(self, model: Model, deployment: Deployment) -> Dtypes:
+        """Every `auto` resolved as this engine does."""
+
+    def pool(self, share: "Share", memory_bytes: int, weights_bytes: int, deployment: Deployment) -> Pool:
+        """The pool of one rank with `memory_bytes` of memory and `weights_bytes` of weights, when it is not given."""
+        return bytes_only_pool(memory_bytes, weights_bytes, deployment.gpu_memory_utilization)
+
+    def state_reason(self, model: Model) -> str:
+        """Why `auto` became the state dtype that it became."""
+        return "the config asks for it" if model.state_dtype else "the engine's default"
+
+    @abstractmethod
+    def allocate(self, share: Share, pool_bytes: int, deployment: Deployment, contexts: list[int]) -> Allocation:
+        """What a pool of `pool_bytes` per rank becomes, and how many sequences of each length it holds."""
+
+
+def snapshots_of(deployment: Deployment, tokens: int) -> int:
+    """Saved copies of the state in a sequence of so many tokens: one every N, the end included, or a fixed count."""
+    if deployment.snapshot_every is not None:
+        return tokens // deployment.snapshot_every
+    return deployment.snapshots or 0
+
+
+def resolve_dtypes(model: Model, deployment: Deployment, *, kv_auto: str, state_auto: str, conv_auto: str) -> Dtypes:
+    """The deployment's dtypes, with an engine's own answers where the user left `auto`."""
+    kv, state = deployment.kv_cache_dtype, deployment.mamba_ssm_dtype
+    return Dtypes(
+        kv=kv_auto if kv == "auto" else kv,
+        index=deployment.index_dtype,
+        state=state_auto if state == "auto" else state,
+        conv=conv_auto if deployment.conv_state else None,
+    )

@@ -1,0 +1,325 @@
+"""The facade: a model and flags in, a Plan out."""
+
+import dataclasses
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from kvplan import __version__
+from kvplan.baseline import BASELINES, Baseline, baseline_of_model, make_baseline
+from kvplan.capacity import Evaluation, evaluate
+from kvplan.deployment import Deployment, Layout, gpu_and_count, make_deployment
+from kvplan.document import (
+    Assumption,
+    BaselineTotal,
+    Crossings,
+    LedgerLine,
+    ModelPart,
+    PerRank,
+    Plan,
+    PoolBreakdown,
+    PoolPart,
+    Sequence,
+    Verdict,
+)
+from kvplan.engines.base import snapshots_of
+from kvplan.errors import PlacementError, SourceError, UsageError
+from kvplan.gpu import Gpu, auto_gpu, find_gpu
+from kvplan.layers.base import Layer
+from kvplan.ledger import Holding, break_even_tokens
+from kvplan.line import Line
+from kvplan.model import Model
+from kvplan.pool import Pool
+from kvplan.sources import resolve
+from kvplan.stages import stage_bounds
+from kvplan.suggest import suggest
+from kvplan.weights import WeightReport, weigh
+
+DEFAULT_CONTEXT = 131_072
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """The model and its baseline, for the whole model or for the fullest rank."""
+
+    held: Holding
+    twin: Holding | None
+    reads: list[Layer]
+
+
+def plan(model: str | Model, **flags: Any) -> Plan:
+    """The plan for `model` (a name, id, path or Model) under the flags of `kvplan estimate`, spelled with underscores.
+
+    Raises a KvplanError whose message is one line for the user. Example: plan("kimi-k3", gpu="B300:8").
+    """
+    deployment = make_deployment(**flags)
+    read = resolve(model) if isinstance(model, str) else model
+    contexts = _contexts(read, deployment)
+    gpu = _gpu(deployment)
+    now = evaluate(read, deployment, gpu, contexts)
+    baseline = _baseline(read, deployment)
+    whole = _whole(read, baseline, now)
+    rank = _fullest_rank(read, baseline, now, contexts[-1])
+    return Plan(
+        kvplan_version=__version__,
+        inputs=_inputs(read, deployment, contexts, gpu, now),
+        assumptions=_assumptions(read, deployment, baseline, now),
+        model=_model_part(read, deployment, now),
+        per_sequence=[_sequence(whole, baseline, deployment, now, tokens) for tokens in contexts],
+        crossings=_crossings(whole, rank),
+        per_rank=_per_rank(rank, baseline, deployment, now, contexts),
+        engine=_engine_part(now),
+        pool=_pool_part(now.pool),
+        capacity=list(now.capacity),
+        verdict=_verdict(read, deployment, gpu, contexts, now),
+        ledger=_ledger(whole, deployment, now, contexts),
+    )
+
+
+def _contexts(model: Model, deployment: Deployment) -> list[int]:
+    """The lengths asked about, ascending; by default 128K where the model allows it and the model's maximum."""
+    most = model.max_context_tokens
+    asked = sorted(deployment.context) or sorted(
+        {min(DEFAULT_CONTEXT, most or DEFAULT_CONTEXT), most or DEFAULT_CONTEXT}
+    )
+    limit = deployment.max_model_len
+    if most is not None and (limit or 0) > most:
+        raise UsageError(f"--max-model-len {limit:,} is beyond the maximum of {model.name}, {most:,} tokens")
+    if most is not None and asked[-1] > most:
+        raise UsageError(f"--context {asked[-1]:,} is beyond the maximum of {model.name}, {most:,} tokens")
+    if limit is not None and not deployment.context:
+        asked = sorted({min(tokens, limit) for tokens in asked})
+    if limit is not None and asked[-1] > limit:
+        raise UsageError(f"--context {asked[-1]:,} is beyond --max-model-len {limit:,}")
+    return asked
+
+
+def _gpu(deployment: Deployment) -> Gpu | None:
+    if deployment.gpu is None:
+        return None
+    name, _ = gpu_and_count(deployment.gpu)
+    return auto_gpu() if name.lower() == "auto" else find_gpu(name)
+
+
+def _baseline(model: Model, deployment: Deployment) -> Baseline | None:
+    name = deployment.baseline
+    if name is None or name in BASELINES or name.startswith("ratio:"):
+        return make_baseline(model, name)
+    return baseline_of_model(resolve(name))
+
+
+def _whole(model: Model, baseline: Baseline | None, now: Evaluation) -> _Sides:
+    mixers = list(model.mixers())
+    twin = Holding(baseline.mixers(), now.dtypes) if baseline else None
+    return _Sides(Holding(mixers, now.dtypes), twin, mixers)
+
+
+def _fullest_rank(model: Model, baseline: Baseline | None, now: Evaluation, tokens: int) -> _Sides | None:
+    """The pipeline stage that keeps most at the longest context, after tensor parallelism."""
+    if now.fleet is None or now.share is None:
+        return None
+    layout = now.fleet.layout
+    holdings = now.share.holdings()
+    stage = max(range(len(holdings)), key=lambda index: holdings[index].bytes(tokens))
+    twin = None
+    if baseline is not None:
+        start, stop = stage_bounds(len(baseline.blocks), layout.pp)[stage]
+        try:
+            mixers = [mixer.on_rank(layout.tp) for block in baseline.blocks[start:stop] for mixer in block]
+            twin = Holding(mixers, now.dtypes, layout.dcp)
+        except PlacementError:
+            twin = None
+    return _Sides(holdings[stage], twin, now.share.stages[stage])
+
+
+def _number(value: Fraction) -> int | float:
+    return int(value) if value.denominator == 1 else float(value)
+
+
+def _sequence(
+    sides: _Sides, baseline: Baseline | None, deployment: Deployment, now: Evaluation, tokens: int
+) -> Sequence:
+    copies = snapshots_of(deployment, tokens)
+    one = sides.held.footprint(tokens, copies)
+    twin_bytes = sides.twin.bytes(tokens) if sides.twin else None
+    return Sequence(
+        context_tokens=tokens,
+        kv_bytes=one.kv,
+        window_bytes=one.window,
+        state_bytes=one.state,
+        conv_bytes=one.conv,
+        index_bytes=one.index,
+        snapshot_bytes=one.snapshot,
+        total_bytes=one.total,
+        bytes_per_token=_number(one.slope),
+        fixed_bytes=_number(one.total - one.slope * tokens),
+        snapshots=copies,
+        read_bytes_per_step=sum(mixer.read_bytes(now.dtypes, tokens) for mixer in sides.reads),
+        baseline=BaselineTotal(name=baseline.name, total_bytes=twin_bytes) if baseline and twin_bytes else None,
+        saving=1 - one.total / twin_bytes if twin_bytes else None,
+    )
+
+
+def _crossings(whole: _Sides, rank: _Sides | None) -> Crossings:
+    growth = whole.held.growth()
+    snapshot = whole.held.snapshot_bytes()
+    return Crossings(
+        break_even_tokens=break_even_tokens(whole.held, whole.twin) if whole.twin else None,
+        break_even_tokens_per_rank=break_even_tokens(rank.held, rank.twin) if rank and rank.twin else None,
+        snapshot_equals_kv_tokens=int(snapshot / growth) if growth and snapshot else None,
+    )
+
+
+def _per_rank(
+    rank: _Sides | None, baseline: Baseline | None, deployment: Deployment, now: Evaluation, contexts: list[int]
+) -> PerRank | None:
+    if rank is None or now.fleet is None:
+        return None
+    layout = now.fleet.layout
+    return PerRank(
+        sequences=[_sequence(rank, baseline, deployment, now, tokens) for tokens in contexts],
+        weights_bytes=now.weights.rank_bytes if now.weights else None,
+        weights_source=now.weights.source if now.weights else "nothing sizes the weights",
+        layout={
+            "tp": layout.tp, "pp": layout.pp, "dp": layout.dp, "dcp": layout.dcp, "ep": layout.ep,
+            "gpus": now.fleet.gpus, "replicas": now.fleet.replicas,
+        },
+    )  # fmt: skip
+
+
+def _model_part(model: Model, deployment: Deployment, now: Evaluation) -> ModelPart:
+    report = now.weights or _weights_alone(model, deployment)
+    return ModelPart(
+        name=model.name,
+        source=model.source.origin,
+        architecture=model.architecture,
+        layers=model.layer_counts(),
+        params_total=report.params_total if report else model.published.params_total,
+        params_active=report.params_active if report else model.published.params_active,
+        weights_bytes=report.total_bytes if report else None,
+        weights_kind=report.kind if report else None,
+        max_context_tokens=model.max_context_tokens,
+    )
+
+
+def _weights_alone(model: Model, deployment: Deployment) -> WeightReport | None:
+    """The whole model's weights where no layout was asked for; None where nothing sizes them."""
+    try:
+        return weigh(model, Layout(), weights_bytes=deployment.weights, quantization=deployment.quantization)
+    except SourceError:
+        return None
+
+
+def _inputs(
+    model: Model, deployment: Deployment, contexts: list[int], gpu: Gpu | None, now: Evaluation
+) -> dict[str, Any]:
+    given = deployment.model_dump(exclude_none=True)
+    resolved = {
+        "model": model.name,
+        "context": contexts,
+        "max_model_len": deployment.max_model_len or contexts[-1],
+        "gpu": gpu.name if gpu else None,
+        "engine": now.engine.name,
+        "kv_cache_dtype": now.dtypes.kv,
+        "mamba_ssm_dtype": now.dtypes.state,
+        "conv_dtype": now.dtypes.conv,
+    }
+    return given | resolved
+
+
+def _assumptions(model: Model, deployment: Deployment, baseline: Baseline | None, now: Evaluation) -> list[Assumption]:
+    """What the figures rest on beyond the flags: dtypes left open, defaults filled in, the pool's parts."""
+    found = [
+        _chosen("kv_cache_dtype", now.dtypes.kv, deployment.kv_cache_dtype != "auto", "the model's dtype"),
+        _chosen(
+            "mamba_ssm_dtype", now.dtypes.state, deployment.mamba_ssm_dtype != "auto", now.engine.state_reason(model)
+        ),
+    ]
+    if model.kv_cache_dtype and deployment.kv_cache_dtype == "auto":
+        found.append(
+            Assumption(
+                name="checkpoint_kv_cache_dtype",
+                value=model.kv_cache_dtype,
+                kind="derived",
+                source="the checkpoint asks for this KV cache; pass --kv-cache-dtype to plan with it",
+            )
+        )
+    if model.max_context_tokens is None:
+        found.append(Assumption(name="max_context_tokens", value=None, kind="assumed", source="the config states none"))
+    found += [
+        Assumption(name="config_default", value=filled, kind="assumed", source="absent from the config; family default")
+        for filled in model.defaults
+    ]
+    if now.weights is not None:
+        found.append(
+            Assumption(name="weights", value=now.weights.total_bytes, kind="derived", source=now.weights.source)
+        )
+        found += [
+            Assumption(name="weights_note", value=note, kind="assumed", source=now.weights.kind)
+            for note in now.weights.assumptions
+        ]
+    if baseline is not None:
+        chosen = "--baseline" if deployment.baseline else "the model's own full attention in every mixing layer"
+        found.append(Assumption(name="baseline", value=baseline.name, kind="derived", source=chosen))
+    return found + list(now.pool.assumptions if now.pool else ())
+
+
+def _chosen(name: str, value: str, given: bool, reason: str) -> Assumption:
+    flag = f"--{name.replace('_', '-')}"
+    return Assumption(name=name, value=value, kind="given" if given else "assumed", source=flag if given else reason)
+
+
+def _engine_part(now: Evaluation) -> dict[str, Any] | None:
+    if now.allocation is None:
+        return None
+    return {"name": now.engine.name, "rules_version": now.engine.rules_version} | now.allocation.figures
+
+
+def _pool_part(pool: Pool | None) -> PoolPart | None:
+    if pool is None:
+        return None
+    return PoolPart(
+        bytes=max(0, pool.bytes),
+        low_bytes=max(0, pool.low_bytes),
+        high_bytes=max(0, pool.high_bytes),
+        source=pool.source,
+        breakdown=PoolBreakdown(
+            total_bytes=pool.total_bytes,
+            weights_bytes=pool.weights_bytes,
+            activation_bytes=pool.activation_bytes,
+            graphs_bytes=pool.graphs_bytes,
+            other_bytes=pool.other_bytes,
+        ),
+    )
+
+
+def _verdict(
+    model: Model, deployment: Deployment, gpu: Gpu | None, contexts: list[int], now: Evaluation
+) -> Verdict | None:
+    """Yes or no for the longest context; close where the pool's range straddles one sequence."""
+    if not now.capacity:
+        return None
+    last = now.capacity[-1]
+    asked = f"{last.context_tokens:,} tokens"
+    if last.low >= 1:
+        fits, reason = "yes", f"{last.sequences:,} sequences of {asked} at once; {last.binds} binds"
+    elif last.high >= 1:
+        fits, reason = "close", f"one sequence of {asked} fits at one end of the pool's range and not at the other"
+    elif now.pool is not None and now.pool.bytes <= 0:
+        fits, reason = "no", "the weights leave nothing for a cache"
+    else:
+        fits, reason = "no", f"not one sequence of {asked} fits; {last.binds} binds"
+    return Verdict(fits=fits, reason=reason, try_=suggest(model, deployment, gpu, contexts, now))
+
+
+def _ledger(whole: _Sides, deployment: Deployment, now: Evaluation, contexts: list[int]) -> list[LedgerLine]:
+    lines = [
+        _line(line, tokens)
+        for tokens in contexts
+        for line in whole.held.lines(tokens, snapshots_of(deployment, tokens))
+    ]
+    return lines + [_line(line, None) for line in (now.weights.lines if now.weights else ())]
+
+
+def _line(line: Line, tokens: int | None) -> LedgerLine:
+    return LedgerLine(context_tokens=tokens, **dataclasses.asdict(line))

@@ -1,0 +1,253 @@
+"""What `kvplan estimate` and the listings say on a screen. Reads documents; computes nothing that is not in them."""
+
+import dataclasses
+from typing import Any
+
+from kvplan import __version__
+from kvplan.document import Plan, Sequence
+from kvplan.errors import NO, TOO_CLOSE, YES
+from kvplan.gpu import Gpu
+from kvplan.model import Model
+from kvplan.tables import Table, print_csv, print_json, print_markdown, print_rows, print_text
+from kvplan.units import format_gb, format_gib, format_tokens
+
+_EXIT = {"yes": YES, "no": NO, "close": TOO_CLOSE}
+_VERDICT = {"yes": "FITS", "no": "DOES NOT FIT", "close": "TOO CLOSE TO CALL"}
+
+show_rows = print_rows
+
+
+def exit_code(plan: Plan) -> int:
+    return _EXIT[plan.verdict.fits] if plan.verdict else YES
+
+
+def show_plan(plan: Plan, form: str, *, explain: bool) -> None:
+    """Print the plan as text, json, csv or markdown."""
+    if form == "json":
+        print_json(plan.model_dump(mode="json"))
+    elif form == "csv":
+        print_csv(_csv_rows(plan))
+    else:
+        lines = _head(plan) + _facts(plan)
+        tables = _tables(plan) + (_explained(plan) if explain else [])
+        (print_markdown if form == "markdown" else print_text)(lines, tables)
+
+
+def _head(plan: Plan) -> list[str]:
+    contexts = "  ".join(f"{format_tokens(row.context_tokens)} = {row.context_tokens:,}" for row in plan.per_sequence)
+    layers = " + ".join(f"{count} {kind}" for kind, count in plan.model.layers.items())
+    if plan.verdict is None or plan.per_rank is None:
+        return [f"{plan.model.name}: {layers}    {contexts}"]
+    layout = plan.per_rank.layout
+    gpus = f"{layout['gpus']}x {plan.inputs['gpu'] or 'GPU'}"
+    spread = " ".join(f"{name}{layout[name]}" for name in ("tp", "pp", "dcp", "ep") if name == "tp" or layout[name] > 1)
+    replicas = f"{layout['replicas']} replica{'s' if layout['replicas'] > 1 else ''}"
+    first = f"{plan.model.name} on {gpus}, {spread}, {replicas}, {plan.inputs['engine']}    {contexts}"
+    counts = ", ".join(f"{row.sequences:,} at {format_tokens(row.context_tokens)}" for row in plan.capacity)
+    said = f"{_VERDICT[plan.verdict.fits]}. As typed: {counts}."
+    if plan.verdict.try_:
+        best = plan.verdict.try_[-1]
+        gained = " and ".join(f"{row.sequences:,}" for row in best.sequences)
+        said += f" With {best.flags.count('--')} more flag{'s' if best.flags.count('--') > 1 else ''}: {gained}."
+    return [
+        first,
+        said if plan.verdict.fits == "yes" else f"{said} {plan.verdict.reason[0].upper()}{plan.verdict.reason[1:]}.",
+    ]
+
+
+def _facts(plan: Plan) -> list[str]:
+    last = plan.per_sequence[-1]
+    lines = []
+    if plan.pool is not None and plan.pool.breakdown.total_bytes and plan.pool.source == "predicted":
+        parts = plan.pool.breakdown
+        share = next((a.value for a in plan.assumptions if a.name == "gpu_memory_utilization"), 1)
+        other = sum(size or 0 for size in (parts.activation_bytes, parts.graphs_bytes, parts.other_bytes))
+        lines.append(
+            f"PER GPU    {format_gib(parts.total_bytes)} × {share} = weights {format_gib(parts.weights_bytes or 0)}"
+            f" + other {format_gib(other)} + pool {format_gib(plan.pool.bytes)}"
+        )
+    elif plan.pool is not None:
+        lines.append(f"PER GPU    pool {format_gib(plan.pool.bytes)} ({plan.pool.source})")
+    lines.append(f"BYTES      {_rate(last)}")
+    if plan.per_rank is not None:
+        lines.append(f"PER RANK   {_rate(plan.per_rank.sequences[-1])}")
+    lines += _crossing_lines(plan)
+    if plan.model.weights_bytes:
+        lines.append(
+            f"WEIGHTS    {format_gib(plan.model.weights_bytes)} ({format_gb(plan.model.weights_bytes)}), "
+            f"{plan.model.weights_kind}"
+        )
+    assumed = [f"{item.name} {item.value}" for item in plan.assumptions if item.kind == "assumed"]
+    if assumed:
+        lines.append(f"ASSUMED    {'; '.join(assumed)}")
+    return lines
+
+
+def _rate(row: Sequence) -> str:
+    fixed = row.state_bytes + row.conv_bytes
+    parts = [f"{row.bytes_per_token:,} B per token at {format_tokens(row.context_tokens)}"]
+    parts += [f"{fixed:,} B of state per sequence"] if fixed else []
+    parts += [f"{row.window_bytes:,} B of windows"] if row.window_bytes else []
+    return " + ".join(parts)
+
+
+def _crossing_lines(plan: Plan) -> list[str]:
+    lines, crossings = [], plan.crossings
+    baseline = plan.per_sequence[-1].baseline
+    if baseline is not None:
+        savings = ", ".join(
+            f"{abs(row.saving):.1%} {'below' if row.saving >= 0 else 'ABOVE'} at {format_tokens(row.context_tokens)}"
+            for row in plan.per_sequence
+            if row.saving is not None
+        )
+        turn = crossings.break_even_tokens
+        even = f"stores less from {turn:,} tokens on" if turn else "never stores less"
+        if crossings.break_even_tokens_per_rank and crossings.break_even_tokens_per_rank != turn:
+            even += f" (from {crossings.break_even_tokens_per_rank:,} on one rank)"
+        lines.append(f"BASELINE   {baseline.name}: {savings}; {even}")
+    if crossings.snapshot_equals_kv_tokens:
+        lines.append(
+            f"SNAPSHOT   one copy of the state outweighs the sequence's own cache up to "
+            f"{crossings.snapshot_equals_kv_tokens:,} tokens"
+        )
+    return lines
+
+
+def _tables(plan: Plan) -> list[Table]:
+    tables = [_capacity_table(plan)] if plan.capacity else []
+    tables.append(_bytes_table("BYTES OF ONE SEQUENCE, whole model", plan.per_sequence))
+    if plan.per_rank is not None and max(plan.per_rank.layout[axis] for axis in ("tp", "pp", "dcp")) > 1:
+        tables.append(_bytes_table("BYTES OF ONE SEQUENCE, one rank", plan.per_rank.sequences))
+    return tables
+
+
+def _capacity_table(plan: Plan) -> Table:
+    columns = (
+        "AT ONCE per replica, safe (pool range)",
+        *(format_tokens(row.context_tokens) for row in plan.capacity),
+        "binds",
+    )
+    binds = " / ".join(dict.fromkeys(row.binds for row in plan.capacity))
+    rows = [("as typed", *(f"{row.sequences:,} ({row.low:,}-{row.high:,})" for row in plan.capacity), binds)]
+    if any(row.deployment_sequences != row.sequences for row in plan.capacity):
+        rows.append(("all replicas", *(f"{row.deployment_sequences:,}" for row in plan.capacity), ""))
+    if plan.inputs["engine"] != "ideal":
+        rows.append(("bytes alone (ideal)", *(f"{row.ideal:,}" for row in plan.capacity), ""))
+    for attempt in plan.verdict.try_ if plan.verdict else ():
+        rows.append((attempt.flags, *(f"{row.sequences:,}" for row in attempt.sequences), ""))
+    return Table("", columns, rows)
+
+
+def _bytes_table(title: str, rows: list[Sequence]) -> Table:
+    names = ("kv", "window", "state", "conv", "index", "snapshot", "total")
+    used = [name for name in names if name == "total" or any(getattr(row, f"{name}_bytes") for row in rows)]
+    with_baseline = any(row.baseline for row in rows)
+    columns = ("context", *used, *(("baseline", "saving") if with_baseline else ()))
+    body = []
+    for row in rows:
+        cells = [format_tokens(row.context_tokens), *(f"{getattr(row, f'{name}_bytes'):,}" for name in used)]
+        if with_baseline:
+            cells.append(f"{row.baseline.total_bytes:,}" if row.baseline else "")
+            cells.append(f"{row.saving:.1%}" if row.saving is not None else "")
+        body.append(tuple(cells))
+    return Table(title, columns, body)
+
+
+def _explained(plan: Plan) -> list[Table]:
+    rows = [
+        (
+            format_tokens(line.context_tokens) if line.context_tokens else "",
+            line.owner,
+            line.name,
+            f"{line.bytes:,}",
+            line.formula,
+        )
+        for line in plan.ledger
+    ]
+    notes = [(item.name, str(item.value), item.kind, item.source) for item in plan.assumptions]
+    return [
+        Table("LEDGER", ("context", "owner", "tensor", "bytes", "= arithmetic"), rows),
+        Table("RESTS ON", ("name", "value", "kind", "source"), notes),
+    ]
+
+
+def _csv_rows(plan: Plan) -> list[dict[str, Any]]:
+    rows = []
+    for index, row in enumerate(plan.per_sequence):
+        flat = row.model_dump(exclude={"baseline"})
+        flat |= {
+            "baseline_name": row.baseline.name if row.baseline else "",
+            "baseline_bytes": row.baseline.total_bytes if row.baseline else "",
+        }
+        if plan.capacity:
+            fit = plan.capacity[index]
+            flat |= fit.model_dump(exclude={"context_tokens"})
+        rows.append({"model": plan.model.name} | flat)
+    return rows
+
+
+def show_model(model: Model, *, as_json: bool) -> None:
+    """A model's layers, dimensions and provenance."""
+    groups: dict[tuple[Any, ...], int] = {}
+    for mixer in model.mixers():
+        key = (mixer.kind, *(f"{name} {value}" for name, value in dataclasses.asdict(mixer).items()))
+        groups[key] = groups.get(key, 0) + 1
+    layers = [{"kind": key[0], "count": count, "dimensions": list(key[1:])} for key, count in groups.items()]
+    facts: dict[str, Any] = {
+        "name": model.name,
+        "model_type": model.model_type,
+        "architecture": model.architecture,
+        "dtype": model.dtype,
+        "max_context_tokens": model.max_context_tokens,
+        "state_dtype": model.state_dtype,
+        "kv_cache_dtype": model.kv_cache_dtype,
+        "num_experts": model.num_experts,
+        "experts_per_token": model.experts_per_token,
+        "source": dataclasses.asdict(model.source),
+        "published": dataclasses.asdict(model.published),
+        "weights_missing": model.weights_missing,
+        "defaults": list(model.defaults),
+        "unread": list(model.unread),
+    }
+    if as_json:
+        head = {
+            "schema": "kvplan.model/1",
+            "kvplan_version": __version__,
+            "inputs": {"model": model.name},
+            "assumptions": [],
+        }
+        print_json(head | facts | {"layers": layers})
+        return
+    rows = [(name, _flat(value)) for name, value in facts.items() if value not in (None, "", [], 0)]
+    kinds = [(str(layer["count"]), layer["kind"], ", ".join(layer["dimensions"])) for layer in layers]
+    print_text([], [Table("", ("field", "value"), rows), Table("LAYERS", ("count", "kind", "dimensions"), kinds)])
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, dict):
+        return "; ".join(f"{key} {item}" for key, item in value.items() if item not in (None, ""))
+    if isinstance(value, list):
+        return ", ".join(str(item) for item in value)
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def gpu_row(gpu: Gpu) -> dict[str, Any]:
+    """One line of `kvplan gpus list`."""
+    return {
+        "name": gpu.name,
+        "memory_bytes": gpu.memory_bytes,
+        "memory": format_gib(gpu.memory_bytes),
+        "quality": gpu.memory_quality,
+        "bandwidth_gb_per_s": gpu.bandwidth_bytes_per_s // 10**9,
+        "aliases": list(gpu.aliases),
+    }
+
+
+def show_gpu(gpu: Gpu, *, as_json: bool) -> None:
+    """A GPU with the source of each figure."""
+    facts = gpu.model_dump(mode="json")
+    if as_json:
+        head = {"schema": "kvplan.gpu/1", "kvplan_version": __version__, "inputs": {"gpu": gpu.name}, "assumptions": []}
+        print_json(facts | head)
+        return
+    print_text([], [Table("", ("field", "value"), [(name, _flat(value)) for name, value in facts.items()])])

@@ -1,7 +1,7 @@
 """How many sequences fit: one deployment, evaluated through one engine's rules."""
 
 from dataclasses import dataclass
-from functools import cache
+from importlib import import_module
 
 from kvplan.deployment import Deployment, Fleet, make_fleet
 from kvplan.document import Capacity
@@ -12,24 +12,26 @@ from kvplan.gpu import Gpu
 from kvplan.model import Model
 from kvplan.placement import check_layout, stage_layers
 from kvplan.pool import Pool, given_pool
-from kvplan.registry import import_all
+from kvplan.registry import module_names
 from kvplan.weights import WeightReport, weigh
 
 
-@cache
-def engines() -> dict[str, Engine]:
-    """Every engine whose rules are modelled, by name."""
-    modules = import_all("kvplan.engines")
-    return {module.ENGINE.name: module.ENGINE for module in modules if hasattr(module, "ENGINE")}
+def engine_names() -> list[str]:
+    """Every engine whose rules are modelled: the modules of kvplan.engines, their contract aside."""
+    return [name for name in module_names("kvplan.engines") if name != "base"]
+
+
+def find_engine(name: str) -> Engine:
+    """An engine by name; raises UsageError naming those that are modelled."""
+    if name not in engine_names():
+        raise UsageError(f"--engine {name[:60]!r} is not modelled; use one of {', '.join(engine_names())}")
+    engine: Engine = import_module(f"kvplan.engines.{name}").ENGINE
+    return engine
 
 
 def engine_for(deployment: Deployment, with_gpu: bool) -> Engine:
-    """The engine asked for; else vLLM's rules once a GPU is named, where they are modelled."""
-    known = engines()
-    name = deployment.engine or ("vllm" if with_gpu and "vllm" in known else "ideal")
-    if name not in known:
-        raise UsageError(f"--engine {name[:60]!r} is not modelled; use one of {', '.join(sorted(known))}")
-    return known[name]
+    """The engine asked for; else vLLM's rules once a GPU is named."""
+    return find_engine(deployment.engine or ("vllm" if with_gpu else "ideal"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Evaluation:
 
 def evaluate(model: Model, deployment: Deployment, gpu: Gpu | None, contexts: list[int]) -> Evaluation:
     """Place the model, find its pool and count sequences. Without a GPU it stops at what one rank holds."""
-    memory = deployment.gpu_memory or (gpu.memory_bytes if gpu else None)
+    memory = deployment.gpu_memory or (gpu.engine_memory_bytes if gpu else None)
     with_pool = memory is not None or deployment.kv_cache_memory is not None
     engine = engine_for(deployment, with_pool)
     dtypes = engine.dtypes(model, deployment)
@@ -86,7 +88,7 @@ def _count(
     point, low, high = (
         engine.allocate(share, size, deployment, contexts) for size in (pool.bytes, pool.low_bytes, pool.high_bytes)
     )
-    bare = engines()["ideal"].allocate(share, pool.bytes, deployment, contexts)
+    bare = find_engine("ideal").allocate(share, pool.bytes, deployment, contexts)
     per_node = max(1, fleet.per_node // (fleet.layout.tp * fleet.layout.pp))
     rows = tuple(
         Capacity(

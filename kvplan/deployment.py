@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -53,6 +53,10 @@ def _format(allowed: tuple[str, ...], flag: str) -> BeforeValidator:
     return _from_text(lambda text: parse_format(text, allowed, flag))
 
 
+def _tokens_or_zero(text: str) -> int:
+    return 0 if text.strip() == "0" else parse_tokens(text)
+
+
 Tokens = Annotated[int, _from_text(parse_tokens), Field(ge=1)]
 Size = Annotated[int, _from_text(parse_size), Field(ge=1)]
 Count = Annotated[int, Field(ge=1, le=1 << 20)]
@@ -91,6 +95,69 @@ class Deployment(BaseModel):
     gpu_memory_utilization: Share | None = None
     kv_cache_memory: Size | None = None
     max_num_seqs: Count | None = None
+
+    max_num_batched_tokens: Tokens | None = None
+    block_size: Count | None = None
+    num_gpu_blocks_override: Count | None = None
+    kv_cache_layout: Literal["LBNHC", "LBHNC", "LHBNC", "BLHNC", "BLNHC", "BHLNC"] | None = None
+    """vLLM's environment variable VLLM_KV_CACHE_LAYOUT."""
+    draft: str | None = None
+    speculative_config: str | None = None
+    num_speculative_tokens: Annotated[int, Field(ge=0, le=1024)] | None = None
+    enable_prefix_caching: bool | None = None
+    prefix_match_unit: Tokens | None = None
+    prefix_cache_retention_interval: Annotated[int, _from_text(_tokens_or_zero), Field(ge=0)] | None = None
+    mamba_cache_mode: Literal["none", "align", "all"] | None = None
+    mamba_block_size: Count | None = None
+    use_replayssm: bool = False
+    replayssm_buffer_len: Count = 16
+    kda_prefill_backend: Literal["auto", "triton", "flashkda"] = "auto"
+    """vLLM's additional_config.kda_prefill_backend."""
+    gdn_prefill_backend: Literal["auto", "triton", "flashinfer", "cutedsl"] = "auto"
+    async_scheduling: bool | None = None
+    enforce_eager: bool = False
+
+    mem_fraction_static: Share | None = None
+    mamba_full_memory_ratio: Annotated[float, Field(gt=0, le=1000)] | None = None
+    max_mamba_cache_size: Count | None = None
+    mamba_radix_cache_strategy: Literal["auto", "no_buffer", "extra_buffer", "extra_buffer_lazy"] = "auto"
+    mamba_skip_decode_lock: bool = False
+    """SGLang's environment variable SGLANG_OPT_MAMBA_SKIP_DECODE_LOCK."""
+    max_running_requests: Count | None = None
+    max_total_tokens: Tokens | None = None
+    page_size: Count | None = None
+    swa_full_tokens_ratio: Share | None = None
+    chunked_prefill_size: Annotated[int, Field(ge=-1, le=1 << 24)] | None = None
+    cuda_graph_max_bs: Count | None = None
+    disable_radix_cache: bool = False
+    disable_overlap_schedule: bool = False
+    enable_dp_attention: bool = False
+    enable_unified_memory: bool = False
+    enable_linear_replayssm_spec: bool = False
+    linear_replayssm_cache_len: Count = 16
+    disaggregation_mode: Literal["null", "prefill", "decode"] = "null"
+    speculative_algorithm: str | None = None
+    speculative_num_draft_tokens: Count | None = None
+    draft_kv_bytes_per_token: Annotated[int, Field(ge=0, le=1 << 24)] | None = None
+    """What a separate draft model keeps per token on one rank."""
+    enable_hierarchical_cache: bool = False
+    hicache_ratio: Annotated[float, Field(gt=0, le=1000)] | None = None
+    hicache_size: Annotated[int, Field(ge=0, le=1 << 20)] = 0
+    """Host memory per rank in GB of 10^9 bytes; overrides hicache_ratio."""
+
+    ctx_size: Annotated[int, _from_text(parse_tokens), Field(ge=0)] | None = None
+    parallel: Annotated[int, Field(ge=1, le=256)] | None = None
+    cache_type_k: str | None = None
+    cache_type_v: str | None = None
+    kv_unified: bool | None = None
+    swa_full: bool = False
+    ubatch_size: Count | None = None
+
+    free_gpu_memory_fraction: Share | None = None
+    tokens_per_block: Count | None = None
+    max_batch_size: Count | None = None
+    max_tokens: Tokens | None = None
+    """TensorRT-LLM's kv_cache_config.max_tokens."""
 
     def with_flags(self, **flags: Any) -> "Deployment":
         """The same deployment with some flags changed, checked again."""

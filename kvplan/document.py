@@ -1,25 +1,13 @@
 """The plan as a document: the names that scripts rely on, schema `kvplan.plan/1`."""
 
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
-
-SCHEMA = "kvplan.plan/1"
 Binds = Literal["kv", "state", "window", "slots", "weights", "max_num_seqs", "max_running_requests", "tpot"]
 
 
-class Part(BaseModel):
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        allow_inf_nan=False,
-        serialize_by_alias=True,
-        validate_by_name=True,
-        alias_generator=lambda name: name.rstrip("_"),  # `try` and `schema` are taken in Python
-    )
-
-
-class Assumption(Part):
+@dataclass(frozen=True, slots=True)
+class Assumption:
     """One thing that the figures rest on."""
 
     name: str
@@ -28,7 +16,8 @@ class Assumption(Part):
     source: str = ""
 
 
-class ModelPart(Part):
+@dataclass(frozen=True, slots=True)
+class ModelPart:
     name: str
     source: str
     architecture: str
@@ -40,12 +29,14 @@ class ModelPart(Part):
     max_context_tokens: int | None
 
 
-class BaselineTotal(Part):
+@dataclass(frozen=True, slots=True)
+class BaselineTotal:
     name: str
     total_bytes: int
 
 
-class Sequence(Part):
+@dataclass(frozen=True, slots=True)
+class Sequence:
     """What one sequence of this length keeps. bytes = fixed + slope × tokens holds at this length."""
 
     context_tokens: int
@@ -64,7 +55,8 @@ class Sequence(Part):
     saving: float | None
 
 
-class LedgerLine(Part):
+@dataclass(frozen=True, slots=True)
+class LedgerLine:
     context_tokens: int | None
     owner: str
     name: str
@@ -76,14 +68,16 @@ class LedgerLine(Part):
     source: str
 
 
-class PerRank(Part):
+@dataclass(frozen=True, slots=True)
+class PerRank:
     sequences: list[Sequence]
     weights_bytes: int | None
     weights_source: str
     layout: dict[str, int]
 
 
-class Crossings(Part):
+@dataclass(frozen=True, slots=True)
+class Crossings:
     """Lengths at which the comparison turns. None: it never does."""
 
     break_even_tokens: int | None
@@ -93,7 +87,8 @@ class Crossings(Part):
     """Up to here one snapshot is at least as large as the sequence's own growing cache."""
 
 
-class PoolBreakdown(Part):
+@dataclass(frozen=True, slots=True)
+class PoolBreakdown:
     total_bytes: int | None
     weights_bytes: int | None
     activation_bytes: int | None
@@ -101,7 +96,8 @@ class PoolBreakdown(Part):
     other_bytes: int | None
 
 
-class PoolPart(Part):
+@dataclass(frozen=True, slots=True)
+class PoolPart:
     bytes: int
     low_bytes: int
     high_bytes: int
@@ -109,7 +105,8 @@ class PoolPart(Part):
     breakdown: PoolBreakdown
 
 
-class Capacity(Part):
+@dataclass(frozen=True, slots=True)
+class Capacity:
     context_tokens: int
     sequences: int
     packed: int
@@ -121,26 +118,29 @@ class Capacity(Part):
     binds: Binds
 
 
-class TrySequences(Part):
+@dataclass(frozen=True, slots=True)
+class TrySequences:
     context_tokens: int
     sequences: int
 
 
-class Try(Part):
+@dataclass(frozen=True, slots=True)
+class Try:
     flags: str
     sequences: list[TrySequences]
 
 
-class Verdict(Part):
+@dataclass(frozen=True, slots=True)
+class Verdict:
     fits: Literal["yes", "no", "close"]
     reason: str
     try_: list[Try]
 
 
-class Plan(Part):
+@dataclass(frozen=True, slots=True)
+class Plan:
     """Everything that `kvplan estimate` knows; every table is a view of it."""
 
-    schema_: Literal["kvplan.plan/1"] = SCHEMA
     kvplan_version: str
     inputs: dict[str, Any]
     assumptions: list[Assumption]
@@ -153,3 +153,14 @@ class Plan(Part):
     capacity: list[Capacity]
     verdict: Verdict | None
     ledger: list[LedgerLine]
+    schema_: Literal["kvplan.plan/1"] = "kvplan.plan/1"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document as JSON takes it, the schema first."""
+        fields: dict[str, Any] = asdict(self, dict_factory=_plain_names)
+        return {"schema": fields.pop("schema")} | fields
+
+
+def _plain_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """`try` and `schema` carry an underscore in Python, where `try` is a keyword."""
+    return {name.rstrip("_"): value for name, value in pairs}

@@ -110,6 +110,8 @@ class Model:
     """Directory the model was read from, if it came from one."""
     tensors: tuple[Tensor, ...] = ()
     """Every tensor of the checkpoint, from safetensors or GGUF headers; empty where there were none to read."""
+    tensors_missing: str = ""
+    """Why `tensors` is empty although the source names weight files."""
     towers: tuple[str, ...] = ()
     """Sub-configs of other modalities (`vision_config`, …), whose weights the decoder's rules do not size."""
 

@@ -1,9 +1,10 @@
 """The facade: a model and flags in, a Plan out."""
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 from kvplan import __version__
 from kvplan.baseline import BASELINES, Baseline, baseline_of_model, make_baseline
@@ -47,9 +48,10 @@ class _Sides:
     reads: list[Layer]
 
 
-def plan(model: str | Model, **flags: Any) -> Plan:
+def plan(model: str | Model, *, notes: Iterable[Assumption] = (), **flags: Any) -> Plan:
     """The plan for `model` (a name, id, path or Model) under the flags of `kvplan estimate`, spelled with underscores.
 
+    `notes` join the plan's assumptions: what whoever made the flags has to say about them.
     Raises a KvplanError whose message is one line for the user. Example: plan("kimi-k3", gpu="B300:8").
     """
     deployment = make_deployment(**flags)
@@ -63,7 +65,7 @@ def plan(model: str | Model, **flags: Any) -> Plan:
     return Plan(
         kvplan_version=__version__,
         inputs=_inputs(read, deployment, contexts, gpu, now),
-        assumptions=_assumptions(read, deployment, baseline, now),
+        assumptions=[*notes, *_assumptions(read, deployment, baseline, now)],
         model=_model_part(read, deployment, now),
         per_sequence=[_sequence(whole, baseline, deployment, now, tokens) for tokens in contexts],
         crossings=_crossings(whole, rank),
@@ -301,6 +303,7 @@ def _verdict(
         return None
     last = now.capacity[-1]
     asked = f"{last.context_tokens:,} tokens"
+    fits: Literal["yes", "no", "close"]
     if last.low >= 1:
         fits, reason = "yes", f"{last.sequences:,} sequences of {asked} at once; {last.binds} binds"
     elif last.high >= 1:

@@ -5,8 +5,12 @@ from importlib import import_module
 from types import ModuleType
 
 
-def import_all(name: str) -> list[ModuleType]:
-    """Import each direct submodule of the package called `name`, in name order, private ones left out."""
-    package = import_module(name)
-    names = sorted(info.name for info in pkgutil.iter_modules(package.__path__))
-    return [import_module(f"{name}.{module}") for module in names if not module.startswith("_")]
+def module_names(package: str) -> list[str]:
+    """The direct submodules of `package`, in name order; private ones (`_name`) are left out."""
+    paths = import_module(package).__path__
+    return sorted(info.name for info in pkgutil.iter_modules(paths) if not info.name.startswith("_"))
+
+
+def import_all(package: str) -> list[ModuleType]:
+    """Import each of `module_names(package)`."""
+    return [import_module(f"{package}.{name}") for name in module_names(package)]

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from kvplan import __version__
-from kvplan.document import Plan, Sequence
+from kvplan.document import Plan, PoolPart, Sequence
 from kvplan.errors import NO, TOO_CLOSE, YES
 from kvplan.gpu import Gpu
 from kvplan.model import Model
@@ -24,7 +24,7 @@ def exit_code(plan: Plan) -> int:
 def show_plan(plan: Plan, form: str, *, explain: bool) -> None:
     """Print the plan as text, json, csv or markdown."""
     if form == "json":
-        print_json(plan.model_dump(mode="json"))
+        print_json(plan.to_dict())
     elif form == "csv":
         print_csv(_csv_rows(plan))
     else:
@@ -57,17 +57,7 @@ def _head(plan: Plan) -> list[str]:
 
 def _facts(plan: Plan) -> list[str]:
     last = plan.per_sequence[-1]
-    lines = []
-    if plan.pool is not None and plan.pool.breakdown.total_bytes and plan.pool.source == "predicted":
-        parts = plan.pool.breakdown
-        share = next((a.value for a in plan.assumptions if a.name == "gpu_memory_utilization"), 1)
-        other = sum(size or 0 for size in (parts.activation_bytes, parts.graphs_bytes, parts.other_bytes))
-        lines.append(
-            f"PER GPU    {format_gib(parts.total_bytes)} × {share} = weights {format_gib(parts.weights_bytes or 0)}"
-            f" + other {format_gib(other)} + pool {format_gib(plan.pool.bytes)}"
-        )
-    elif plan.pool is not None:
-        lines.append(f"PER GPU    pool {format_gib(plan.pool.bytes)} ({plan.pool.source})")
+    lines = [f"PER GPU    {_pool_line(plan.pool)}"] if plan.pool else []
     lines.append(f"BYTES      {_rate(last)}")
     if plan.per_rank is not None:
         lines.append(f"PER RANK   {_rate(plan.per_rank.sequences[-1])}")
@@ -81,6 +71,24 @@ def _facts(plan: Plan) -> list[str]:
     if assumed:
         lines.append(f"ASSUMED    {'; '.join(assumed)}")
     return lines
+
+
+def _pool_line(pool: PoolPart) -> str:
+    parts, total = pool.breakdown, pool.breakdown.total_bytes
+    if pool.source != "predicted" or total is None:
+        return f"pool {format_gib(pool.bytes)}, {pool.source}"
+    weights = parts.weights_bytes or 0
+    other = sum(size or 0 for size in (parts.activation_bytes, parts.graphs_bytes, parts.other_bytes))
+    if pool.bytes == 0:
+        return f"{format_gib(total)}; weights {format_gib(weights)} + other {format_gib(other)} leave no pool"
+    unused = total - weights - other - pool.bytes
+    spread = (
+        f" ({format_gib(pool.low_bytes)} - {format_gib(pool.high_bytes)})" if pool.low_bytes < pool.high_bytes else ""
+    )
+    return (
+        f"{format_gib(total)} = weights {format_gib(weights)} + other {format_gib(other)} "
+        f"+ pool {format_gib(pool.bytes)}{spread} + left alone {format_gib(unused)}"
+    )
 
 
 def _rate(row: Sequence) -> str:
@@ -174,14 +182,14 @@ def _explained(plan: Plan) -> list[Table]:
 def _csv_rows(plan: Plan) -> list[dict[str, Any]]:
     rows = []
     for index, row in enumerate(plan.per_sequence):
-        flat = row.model_dump(exclude={"baseline"})
+        flat = {key: value for key, value in dataclasses.asdict(row).items() if key != "baseline"}
         flat |= {
             "baseline_name": row.baseline.name if row.baseline else "",
             "baseline_bytes": row.baseline.total_bytes if row.baseline else "",
         }
         if plan.capacity:
             fit = plan.capacity[index]
-            flat |= fit.model_dump(exclude={"context_tokens"})
+            flat |= {key: value for key, value in dataclasses.asdict(fit).items() if key != "context_tokens"}
         rows.append({"model": plan.model.name} | flat)
     return rows
 

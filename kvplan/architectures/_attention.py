@@ -19,8 +19,11 @@ def projections(
 
 
 def read_heads(cfg: Config, kv_heads: int | None = None, head_dim: int | None = None, query_heads: int = 0) -> Heads:
-    """The heads of a config; no query heads (0) where one that says all about storage leaves them out. Keywords are the class defaults that nested configs leave out; without them absent
-    KV heads are as many as query heads, and an absent width is hidden_size / num_attention_heads."""
+    """The heads of a config. Keywords are the class defaults that nested configs leave out.
+
+    Without them absent KV heads are as many as query heads, and an absent width is hidden_size / num_attention_heads.
+    A config that says all about storage may leave the query heads out; they are 0 then.
+    """
     query = cfg.maybe("num_attention_heads") or query_heads
     kv = cfg.maybe("num_key_value_heads")
     if kv is None:
@@ -49,7 +52,7 @@ def layer_types(cfg: Config, layers: int) -> list[str] | None:
 
 def blocks(cfg: Config, types: list[str], heads: Heads, default_window: int | None = None) -> Blocks:
     """One attention layer per entry of `types`: full, or sliding over `sliding_window` tokens."""
-    kinds = {FULL: heads.full}
+    kinds: dict[str, Layer] = {FULL: heads.full}
     if SLIDING in types:
         kinds[SLIDING] = windowed(cfg, heads, default_window)
     else:

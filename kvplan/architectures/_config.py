@@ -15,7 +15,7 @@ _MAY_STORE = re.compile(
 )
 _HARMLESS = re.compile(
     r"initializer|_bias$|dropout|use_cache$|hidden_states|cache_implementation|^rope_|^_|topk|top_k|_norm$|token_id"
-    r"|token_index|interleav|loss|aux_|ring_|rescale|checkpointing|return_"
+    r"|token_index|mlp_layer_types|interleav|loss|aux_|ring_|rescale|checkpointing|return_"
 )
 _GENERATION = frozenset({
     "chunk_size_feed_forward", "cross_attention_hidden_size", "num_beam_groups", "diversity_penalty", "pruned_heads",
@@ -69,7 +69,9 @@ class Config:
         """An integer in range. With a default, an absent field is recorded as defaulted."""
         value = self.get(*keys, default=default)
         if value is default and not any(self.has(key) for key in keys):
-            self.defaults.append(f"{self.name(keys[0])} = {default}")
+            filled = f"{self.name(keys[0])} = {default}"
+            if filled not in self.defaults:
+                self.defaults.append(filled)
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):
@@ -116,6 +118,12 @@ class Config:
         if not isinstance(value, list) or len(value) > MAX_LAYERS or not all(isinstance(item, str) for item in value):
             raise self.fail(key, f"expected a list of at most {MAX_LAYERS} strings, found {_shown(value)}")
         return value
+
+    def only(self, key: str, *allowed: str) -> None:
+        """Refuse a list of names that says anything but `allowed`; an absent one says nothing."""
+        for name in self.texts(key) if self.has(key) else ():
+            if name not in allowed:
+                raise self.fail(key, f"{name[:40]!r} is not modelled for this architecture")
 
     def sub(self, key: str) -> "Config":
         """A nested object; asked for twice it is the same one, so that what was read of it is remembered."""

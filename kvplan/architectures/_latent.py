@@ -10,13 +10,16 @@ from kvplan.model import Inventory, Weight
 
 _UNUSED = (
     "head_dim", "num_key_value_heads", "qk_nope_head_dim", "qk_head_dim", "v_head_dim", "q_lora_rank", "index_n_heads",
-    "indexer_rope_interleave", "index_share_for_mtp_iteration", "layer_types",
+    "indexer_rope_interleave", "index_share_for_mtp_iteration",
 )  # fmt: skip
+
+_TYPES = ("full_attention", "indexed_attention", "sparse_attention", "deepseek_sparse_attention", "mla", "attention")
 
 
 def latent_layers(cfg: Config) -> tuple[list[Layer], tuple[Layer, ...]]:
     """Decoder and MTP mixers: MLA, with a sparse index where `index_topk` says so. MTP blocks own their index."""
     cfg.ignore(*_UNUSED)
+    cfg.only("layer_types", *_TYPES)
     depth, mtp = cfg.layers(), cfg.count("num_nextn_predict_layers", maximum=64)
     latent, rope = cfg.integer("kv_lora_rank"), cfg.integer("qk_rope_head_dim", minimum=0)
     if not cfg.has("index_topk") and not cfg.has("index_head_dim"):
@@ -46,6 +49,14 @@ def index_owners(cfg: Config, layers: int) -> list[bool]:
         return [True] * layers
     every, offset = cfg.integer("index_topk_freq"), cfg.integer("index_skip_topk_offset", default=2, minimum=0)
     return [max(number - offset + 1, 0) % every == 0 for number in range(layers)]
+
+
+def full_by_name(cfg: Config, layers: int) -> list[bool] | None:
+    """What `layer_types` says of a hybrid: True for full attention, False for linear; None where it is absent."""
+    if not cfg.has("layer_types"):
+        return None
+    cfg.only("layer_types", "full_attention", "linear_attention")
+    return [kind == "full_attention" for kind in cfg.cut("layer_types", cfg.texts("layer_types"), layers)]
 
 
 def moe_layers(cfg: Config, layers: int) -> list[bool]:

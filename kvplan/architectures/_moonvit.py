@@ -8,21 +8,12 @@ def _part(name: str, shape: tuple[int, ...], count: int = 1) -> Weight:
     return Weight(name, "vision", shape, "none", count)
 
 
-def moonvit(cfg: Config) -> tuple[Weight, ...]:
-    """Weights of the `vision_config` beside a text config; none where there is no tower.
-
-    Modules as in vLLM kimi_k25_vit; time embeddings are computed, not stored.
-    """
-    vision = None if cfg.outer is None else cfg.outer.data.get("vision_config")
-    if not vision:
-        return ()
-    if not isinstance(vision, dict):
-        raise cfg.fail("vision_config", "expected an object")
-    tower = Config(vision, "vision_config")
-    return (*_tower(tower), *_projector(tower, cfg.integer("hidden_size")))
+def moonvit(cfg: Config, vision: Config) -> tuple[Weight, ...]:
+    """Modules as in vLLM kimi_k25_vit; time embeddings are computed, not stored."""
+    return (*_encoder(vision), *_projector(vision, cfg.integer("hidden_size")))
 
 
-def _tower(tower: Config) -> tuple[Weight, ...]:
+def _encoder(tower: Config) -> tuple[Weight, ...]:
     width, inner = tower.integer("vt_hidden_size"), tower.integer("vt_intermediate_size")
     qkv, depth = tower.integer("qkv_hidden_size", default=width), tower.layers("vt_num_hidden_layers")
     rows, columns = tower.integer("init_pos_emb_height"), tower.integer("init_pos_emb_width")

@@ -84,13 +84,14 @@ def mlp(hidden: int, inner: int, *, gated: bool = True, prefix: str = "mlp") -> 
 def moe(
     hidden: int, inner: int, experts: int, *, shared_inner: int = 0, router_bias: bool = False,
     gated: bool = True, width: int | None = None, prefix: str = "mlp", shared_name: str = "shared_experts",
+    router_name: str = "gate",
 ) -> tuple[Weight, ...]:  # fmt: skip
     """Router, routed experts of `inner` (running at `width`, default hidden) and a shared expert of `shared_inner`."""
     width = hidden if width is None else width
     ups = ("up_proj", "gate_proj") if gated else ("up_proj",)
-    weights = [Weight(f"{prefix}.gate", "router", (experts, hidden), "none")]
+    weights = [Weight(f"{prefix}.{router_name}", "router", (experts, hidden), "none")]
     if router_bias:
-        weights.append(vector(f"{prefix}.gate.e_score_correction_bias", experts, "router"))
+        weights.append(vector(f"{prefix}.{router_name}.e_score_correction_bias", experts, "router"))
     weights += [Weight(f"{prefix}.experts.{up}", "expert", (inner, width), "ep", experts) for up in ups]
     weights.append(Weight(f"{prefix}.experts.down_proj", "expert", (width, inner), "ep", experts))
     if shared_inner:

@@ -8,7 +8,7 @@ from kvplan.architectures._config import Config
 from kvplan.architectures._registry import LAYERS, WEIGHTS
 from kvplan.dtypes import canonical
 from kvplan.errors import ConfigError, MissingField
-from kvplan.model import Inventory, Model, Published, Source
+from kvplan.model import Inventory, Model, Published, Source, Tensor
 from kvplan.registry import import_all
 
 _TEXT_KEYS = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -34,8 +34,9 @@ def known_model_types() -> list[str]:
 
 
 def read_config(
-    data: Any, *, name: str, source: Source, published: Published | None = None, snapshot: str | None = None
-) -> Model:
+    data: Any, *, name: str, source: Source, published: Published | None = None, snapshot: str | None = None,
+    tensors: tuple[Tensor, ...] = (), tensors_missing: str = "",
+) -> Model:  # fmt: skip
     """A parsed config.json as a Model. Raises ConfigError naming the field that is unknown, missing or malformed."""
     if not isinstance(data, dict):
         raise ConfigError(f"config.json of {name} is not a JSON object")
@@ -72,8 +73,10 @@ def read_config(
         quantization=quantization,
         published=published or Published(),
         unread=tuple(unread),
-        defaults=tuple(cfg.defaults),
+        defaults=tuple(dict.fromkeys(cfg.defaults)),
         snapshot=snapshot,
+        tensors=tensors,
+        tensors_missing=tensors_missing,
         towers=tuple(key for key in _TOWERS if isinstance(outermost.data.get(key), dict)),
     )
 
@@ -128,7 +131,7 @@ def _dtype(cfg: Config) -> str:
     if short == "auto":
         return "bf16"
     if short not in _ACTIVATION_DTYPES:
-        raise cfg.fail("dtype", f"{value!r} is not an activation dtype; expected bfloat16, float16 or float32")
+        raise cfg.fail("dtype", f"{str(value)[:40]!r} is not an activation dtype; expected bfloat16, float16 or float32")
     return short
 
 

@@ -19,6 +19,24 @@ def state_dtype(cfg: Config) -> str | None:
     return None if short == "auto" else short
 
 
+def mamba2_layer(cfg: Config) -> Mamba2:
+    """The Mamba-2 layer of the `mamba_*` keys. The inner width is mamba_d_ssm where given, else expand × hidden.
+
+    Raises ConfigError where heads × head width is another number, as transformers does.
+    """
+    count = cfg.integer("mamba_n_heads")
+    if cfg.has("mamba_d_ssm"):
+        inner = cfg.integer("mamba_d_ssm")
+        cfg.ignore("mamba_expand")
+    else:
+        inner = cfg.integer("mamba_expand") * cfg.integer("hidden_size")
+    dim = inner // count if cfg.get("mamba_d_head") == "auto" else cfg.integer("mamba_d_head")
+    if count * dim != inner:
+        raise cfg.fail("mamba_n_heads", f"{count} × mamba_d_head {dim} is not the inner width {inner}")
+    groups, conv = cfg.integer("mamba_n_groups"), cfg.integer("mamba_d_conv")
+    return Mamba2(count, dim, cfg.integer("mamba_d_state"), groups, conv)
+
+
 def mamba1(
     hidden: int, layer: Mamba1, dt_rank: int, *, conv_bias: bool, proj_bias: bool, inner_norms: bool, prefix: str
 ) -> tuple[Weight, ...]:

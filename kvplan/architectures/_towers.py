@@ -1,4 +1,4 @@
-"""Vision towers that ship inside a checkpoint and weigh on every GPU, with the projector to the text model."""
+"""Vision and audio towers that ship inside a checkpoint, with the projector to the text model."""
 
 from collections.abc import Callable
 
@@ -9,17 +9,17 @@ from kvplan.model import Split, Weight
 Tower = Callable[[Config, Config], tuple[Weight, ...]]
 
 
-def tower(cfg: Config, size: Tower) -> tuple[Weight, ...]:
-    """The weights of the wrapper's vision tower; where its config cannot size it, the text model alone is weighed."""
-    data = cfg.get("vision_config", default=None)
+def tower(cfg: Config, size: Tower, key: str = "vision_config") -> tuple[Weight, ...]:
+    """The weights of one of the wrapper's towers; where its config cannot size it, the rest is weighed without it."""
+    data = cfg.get(key, default=None)
     if data is None:
         return ()
     if not isinstance(data, dict):
-        raise cfg.fail("vision_config", "expected an object")
+        raise cfg.fail(key, "expected an object")
     try:
-        return size(cfg, Config(data, "vision_config"))
+        return size(cfg, Config(data, key))
     except MissingField as missing:
-        cfg.defaults.append(f"vision tower not weighed: {missing}")
+        cfg.defaults.append(f"{key.removesuffix('_config')} tower not weighed: {missing}")
         return ()
 
 
@@ -108,7 +108,6 @@ def gemma4(cfg: Config, vision: Config) -> tuple[Weight, ...]:
     )  # fmt: skip
     dim, patch = vision.integer("head_dim"), vision.integer("patch_size")
     query, kv = vision.integer("num_attention_heads") * dim, vision.integer("num_key_value_heads") * dim
-    clips = 4 * 7 * layers if vision.flag("use_clipped_linears") else 0
     return (
         _matrix("vision_tower.self_attn.q_proj", query, width, layers),
         _matrix("vision_tower.self_attn.kv_proj", kv, width, 2 * layers),
@@ -121,6 +120,56 @@ def gemma4(cfg: Config, vision: Config) -> tuple[Weight, ...]:
             "vision_tower.position_embedding_table", 2 * vision.integer("position_embedding_size"), width, split="none"
         ),
         *((_vector("vision_tower.std", width, 2),) if vision.flag("standardize") else ()),
-        *((_vector("vision_tower.clip", clips),) if clips else ()),
         _matrix("embed_vision.embedding_projection", cfg.integer("hidden_size"), width, split="none"),
+    )
+
+
+def gemma4_audio(cfg: Config, audio: Config) -> tuple[Weight, ...]:
+    """Gemma 4 E2B and E4B: Conformer layers (two MLPs, attention with relative keys, a short convolution)."""
+    width, layers, text = audio.integer("hidden_size"), audio.layers(), cfg.integer("hidden_size")
+    out, taps = audio.integer("output_proj_dims"), audio.integer("conv_kernel_size")
+    channels = audio.integers("subsampling_conv_channels", minimum=1)
+    if len(channels) != 2:
+        raise audio.fail("subsampling_conv_channels", f"expected two integers, found {len(channels)}")
+    first, second = channels
+    return (
+        _matrix("audio_tower.self_attn", width, width, 5 * layers),
+        _vector("audio_tower.self_attn.per_dim_scale", width // audio.integer("num_attention_heads"), layers),
+        _matrix("audio_tower.feed_forward", 4 * width, width, 4 * layers),
+        _matrix("audio_tower.lconv1d.linear", width, width, 3 * layers),
+        _matrix("audio_tower.lconv1d.depthwise_conv1d", width, taps, layers, "none"),
+        _vector("audio_tower.norm", width, 9 * layers),
+        _matrix("audio_tower.subsample.conv0", first, 9, split="none"),
+        _matrix("audio_tower.subsample.conv1", second, 9 * first, split="none"),
+        _vector("audio_tower.subsample.norm", first + second),
+        _matrix("audio_tower.subsample.input_proj_linear", width, first // 4 * second, split="none"),
+        _matrix("audio_tower.output_proj", out, width, split="none"),
+        _vector("audio_tower.output_proj.bias", out),
+        _matrix("embed_audio.embedding_projection", text, out, split="none"),
+    )
+
+
+def gemma4_unified(cfg: Config, vision: Config) -> tuple[Weight, ...]:
+    """Gemma 4 12B has no vision encoder: pooled patches go through one matrix, with positions per axis."""
+    side, width = vision.integer("patch_size") * vision.integer("pooling_kernel_size"), vision.integer("mm_embed_dim")
+    patch, out = 3 * side * side, vision.integer("output_proj_dims")
+    return (
+        _matrix("embed_vision.patch_dense", width, patch, split="none"),
+        _vector("embed_vision.patch_dense.bias", width),
+        _vector("embed_vision.patch_ln1", patch, 2),
+        _vector("embed_vision.norm", width, 4),
+        _matrix("embed_vision.pos_embedding", 2 * vision.integer("mm_posemb_size"), width, split="none"),
+        _matrix("embed_vision.embedding_projection", cfg.integer("hidden_size"), out, split="none"),
+    )
+
+
+def gemma4_unified_audio(cfg: Config, audio: Config) -> tuple[Weight, ...]:
+    """Audio frames go through one matrix."""
+    return (
+        _matrix(
+            "embed_audio.embedding_projection",
+            cfg.integer("hidden_size"),
+            audio.integer("audio_embed_dim"),
+            split="none",
+        ),
     )

@@ -11,7 +11,7 @@ from kvplan.model import Inventory, Weight
 def layers(cfg: Config) -> Decoder:
     heads, depth = read_heads(cfg), cfg.layers()
     types = layer_types(cfg, depth)
-    cfg.ignore("global_attn_every_n_layers")
+    cfg.ignore("global_attn_every_n_layers", "num_expert_groups", "num_limited_groups")
     if types is None:
         types = every(depth, cfg.integer("global_attn_every_n_layers"))
     return Decoder(

@@ -4,7 +4,7 @@ from kvplan.architectures._attention import blocks, every, layer_types, projecti
 from kvplan.architectures._config import Config
 from kvplan.architectures._parts import block_norms, embeddings, mlp, vector
 from kvplan.architectures._registry import Decoder, reads, weighs
-from kvplan.model import Inventory
+from kvplan.model import Inventory, Weight
 
 _SECOND = ("cohere2", "cohere2_vision", "aya_vision")
 
@@ -29,7 +29,7 @@ def cohere2(cfg: Config) -> Decoder:
 def weights(cfg: Config) -> Inventory:
     """Attention and MLP run in parallel behind one norm; Command R+ also norms every head of q and k on its own."""
     hidden, heads, bias = cfg.integer("hidden_size"), read_heads(cfg), cfg.flag("attention_bias")
-    norms = ()
+    norms: tuple[Weight, ...] = ()
     if cfg.flag("use_qk_norm"):
         norms = (
             vector("self_attn.q_norm", heads.query * heads.dim, split="tp"),

@@ -4,6 +4,7 @@ from kvplan.architectures._config import Config
 from kvplan.architectures._latent import latent_decoder, latent_weights
 from kvplan.architectures._moonvit import moonvit
 from kvplan.architectures._registry import Decoder, reads, weighs
+from kvplan.architectures._towers import tower
 from kvplan.model import Inventory
 
 
@@ -17,4 +18,4 @@ def layers(cfg: Config) -> Decoder:
 def weights(cfg: Config) -> Inventory:
     """MTP blocks are shipped with their own copy of embedding and head."""
     inventory = latent_weights(cfg, mtp_copies=True)
-    return Inventory(inventory.blocks, (*inventory.outer, *moonvit(cfg)), inventory.mtp)
+    return Inventory(inventory.blocks, (*inventory.outer, *tower(cfg, moonvit)), inventory.mtp)

@@ -2,9 +2,10 @@
 
 from kvplan.architectures._attention import projections, read_heads
 from kvplan.architectures._config import Config
-from kvplan.architectures._parts import block_norms, embeddings, mlp, moe
+from kvplan.architectures._parts import block_norms, embeddings, mlp, moe, norm
 from kvplan.architectures._registry import Decoder, reads, weighs
-from kvplan.model import Inventory
+from kvplan.errors import MissingField
+from kvplan.model import Inventory, Weight
 
 
 @reads("ernie4_5_moe")
@@ -22,10 +23,10 @@ def layers(cfg: Config) -> Decoder:
 
 @weighs("ernie4_5_moe")
 def weights(cfg: Config) -> Inventory:
-    """The decoder alone: prediction layers that a checkpoint may ship are not weighed."""
+    """A prediction layer is a dense block with a projection of two inputs and a norm for each."""
     hidden, bias, depth = cfg.integer("hidden_size"), cfg.flag("use_bias"), cfg.layers()
     if bias:
-        raise cfg.fail("use_bias", "true is not modelled for the weights of ernie4_5_moe")
+        raise MissingField("the weights of ernie4_5_moe with use_bias true are not modelled")
     attention = (*projections(cfg, read_heads(cfg)), *block_norms(hidden))
     inner = cfg.integer("moe_intermediate_size")
     shared = cfg.integer("moe_num_shared_experts", minimum=0) * inner
@@ -38,4 +39,11 @@ def weights(cfg: Config) -> Inventory:
     end = cfg.integer("moe_layer_end_index", default=-1, minimum=-1)
     last = depth - 1 if end < 0 else end
     blocks = tuple(routed if (number + 1) % step == 0 and start <= number <= last else dense for number in range(depth))
-    return Inventory(blocks, embeddings(cfg, hidden, tied_default=True))
+    ahead = (
+        *dense,
+        Weight("mtp_linear_proj", "other", (hidden, 2 * hidden), "none"),
+        norm("mtp_emb_norm", hidden),
+        norm("mtp_hidden_norm", hidden),
+    )
+    outer = embeddings(cfg, hidden, tied_default=True)
+    return Inventory(blocks, outer, ahead * cfg.count("num_nextn_predict_layers"))

@@ -54,7 +54,7 @@ def early(cfg: Config) -> Decoder:
     types = [FULL] * depth
     if cfg.text("model_type") == "gemma2":
         types = layer_types(cfg, depth) or every(depth, 2)
-    return Decoder(blocks(cfg, types, heads), num_attention_heads=heads.query)
+    return Decoder(blocks(cfg, types, heads, default_window=4096), num_attention_heads=heads.query)
 
 
 @reads("gemma3", "gemma3_text", "shieldgemma2")

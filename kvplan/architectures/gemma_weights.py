@@ -3,16 +3,27 @@
 from kvplan.architectures._attention import FULL, read_heads
 from kvplan.architectures._config import Config
 from kvplan.architectures._heads import Heads
-from kvplan.architectures._parts import block_norms, embeddings, mlp, norm, vector
+from kvplan.architectures._parts import block_norms, mlp, norm, vector
 from kvplan.architectures._registry import weighs
-from kvplan.architectures._towers import gemma4 as gemma4_tower
-from kvplan.architectures._towers import siglip, tower
+from kvplan.architectures._towers import gemma4, gemma4_audio, gemma4_unified, gemma4_unified_audio, siglip, tower
 from kvplan.architectures.gemma import Gemma, gemma3n_shape, gemma4_shape
 from kvplan.model import Inventory, Weight
 
 _FOUR_NORMS = (
     "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
 )  # fmt: skip
+
+GEMMA3N_TOWERS = 983_281_504
+"""Vision (MobileNet V5) and audio towers of E2B and E4B, whose configs do not size them: in both the published
+count (5,439,438,272 and 7,849,978,192) less the text model and the unused projections leaves this."""
+
+
+def _embeddings(cfg: Config, hidden: int, vocab: int) -> tuple[Weight, ...]:
+    """Token embedding and final norm; the head is the embedding unless the config unties it."""
+    table = (cfg.integer("vocab_size", default=vocab), hidden)
+    tied = cfg.flag("tie_word_embeddings", default=True)
+    head = () if tied else (Weight("lm_head", "head", table),)
+    return Weight("embed_tokens", "embedding", table), norm("norm", hidden), *head
 
 
 @weighs("gemma", "gemma2", "gemma3", "gemma3_text")
@@ -26,7 +37,7 @@ def weights(cfg: Config) -> Inventory:
         *mlp(hidden, cfg.integer("intermediate_size")),
         *(block_norms(hidden) if model_type == "gemma" else block_norms(hidden, *_FOUR_NORMS)),
     )
-    outer = embeddings(cfg, hidden, tied_default=True)
+    outer = _embeddings(cfg, hidden, 262208 if third else 256000)
     return Inventory((block,) * cfg.layers(), (*outer, *(tower(cfg, siglip) if third else ())))
 
 
@@ -80,7 +91,7 @@ def _projections(cfg: Config, shape: Gemma, number: int) -> tuple[Weight, ...]:
 
 @weighs("gemma3n", "gemma3n_text")
 def gemma3n_weights(cfg: Config) -> Inventory:
-    """The text model; vision (MobileNet) and audio towers are not sized by their configs."""
+    """Checkpoints also ship K and V projections of the borrowing layers, which engines do not load."""
     hidden, shape = cfg.integer("hidden_size"), gemma3n_shape(cfg)
     copies, rank = cfg.integer("altup_num_inputs", default=4), cfg.integer("laurel_rank", default=64)
     per_block, outside = _per_layer(cfg, hidden, default=256)
@@ -111,15 +122,19 @@ def gemma3n_weights(cfg: Config) -> Inventory:
         for number, width in enumerate(widths)
     )
     mixing = Weight("altup_projections", "other", (hidden, hidden), "none", 2 * (copies - 1))
-    if cfg.outer is not None:
-        cfg.defaults.append("vision and audio towers of gemma3n not weighed")
-    return Inventory(blocks, (*embeddings(cfg, hidden, tied_default=True), *outside, mixing))
+    towers = (Weight("towers", "vision", (GEMMA3N_TOWERS,), "none"),) if cfg.outer is not None else ()
+    return Inventory(blocks, (*_embeddings(cfg, hidden, 262400), *outside, mixing, *towers))
 
 
-@weighs("gemma4", "gemma4_text")
+@weighs("gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text")
 def gemma4_weights(cfg: Config) -> Inventory:
+    """The checkpoint also ships K and V projections of the borrowing layers, which engines do not load.
+
+    They and the parts here sum to the published 5,123,178,051 of E2B; 12B closes without (11,959,730,224).
+    """
     hidden, shape = cfg.integer("hidden_size"), gemma4_shape(cfg)
-    per_block, outside = _per_layer(cfg, hidden, default=256)
+    unified = cfg.text("model_type").startswith("gemma4_unified")
+    per_block, outside = ((), ()) if unified else _per_layer(cfg, hidden, default=256)
     inner, wide = cfg.integer("intermediate_size"), cfg.flag("use_double_wide_mlp")
     experts = _experts(cfg, hidden) if cfg.flag("enable_moe_block") else ()
     blocks = tuple(
@@ -133,9 +148,9 @@ def gemma4_weights(cfg: Config) -> Inventory:
         )
         for number in range(cfg.layers())
     )
-    if cfg.get("audio_config", default=None):
-        cfg.defaults.append("audio tower of gemma4 not weighed")
-    return Inventory(blocks, (*embeddings(cfg, hidden, tied_default=True), *outside, *tower(cfg, gemma4_tower)))
+    sight, hearing = (gemma4_unified, gemma4_unified_audio) if unified else (gemma4, gemma4_audio)
+    towers = (*tower(cfg, sight), *tower(cfg, hearing, "audio_config"))
+    return Inventory(blocks, (*_embeddings(cfg, hidden, 262144), *outside, *towers))
 
 
 def _experts(cfg: Config, hidden: int) -> tuple[Weight, ...]:

@@ -21,6 +21,7 @@ def _heads(cfg: Config) -> tuple[int, int, int]:
 
 @reads("glm4", "glm4_moe")
 def layers(cfg: Config) -> Decoder:
+    cfg.only("layer_types", "full_attention")
     heads, kv_heads, head_dim = _heads(cfg)
     layer: Layer = Full(kv_heads, head_dim, head_dim)
     return Decoder(

@@ -38,6 +38,10 @@ def _most(cfg: Config, key: str) -> int:
     return max(cfg.integers(key), default=0) if isinstance(value, list) else cfg.count(key)
 
 
+def _share_factor(cfg: Config) -> int:
+    return cfg.integer("cla_share_factor") if cfg.flag("use_cla") else 1
+
+
 @reads("hunyuan", "hunyuan_v1_dense", "hunyuan_v1_moe")
 def layers(cfg: Config) -> Decoder:
     """With `use_cla`, layer i reads the cache of the last layer whose number `cla_share_factor` divides.
@@ -48,7 +52,7 @@ def layers(cfg: Config) -> Decoder:
         raise cfg.fail("use_mla", "latent attention is not modelled for Hunyuan")
     cfg.ignore(*_LATENT, *_VISION, "cla_share_factor", "cross_attention_layers")
     heads = _heads(cfg)
-    factor = cfg.integer("cla_share_factor") if cfg.flag("use_cla") else 1
+    factor = _share_factor(cfg)
     own: Layer = heads.full
     experts = _most(cfg, "num_experts")
     return Decoder(
@@ -61,19 +65,21 @@ def layers(cfg: Config) -> Decoder:
 
 @weighs("hunyuan", "hunyuan_v1_dense", "hunyuan_v1_moe")
 def weights(cfg: Config) -> Inventory:
-    hidden = cfg.integer("hidden_size")
-    if cfg.flag("use_cla"):
-        raise cfg.fail("use_cla", "the weights of cross-layer attention are not modelled")
-    attention = _attention(cfg)
+    """A layer that borrows a cache has no key and value projections of its own."""
+    hidden, bias, factor = cfg.integer("hidden_size"), cfg.flag("attention_bias"), _share_factor(cfg)
+    attention = projections(
+        cfg, _heads(cfg), qkv_bias=bias, o_bias=bias, head_norm=cfg.flag("use_qk_norm", default=True)
+    )
+    borrowing = tuple(weight for weight in attention if ".k_proj" not in weight.name and ".v_proj" not in weight.name)
     blocks = tuple(
-        (*attention, *_feed_forward(cfg, hidden, number), *block_norms(hidden)) for number in range(cfg.layers())
+        (
+            *(borrowing if number % factor else attention),
+            *_feed_forward(cfg, hidden, number),
+            *block_norms(hidden),
+        )
+        for number in range(cfg.layers())
     )
     return Inventory(blocks, embeddings(cfg, hidden))
-
-
-def _attention(cfg: Config) -> tuple[Weight, ...]:
-    bias = cfg.flag("attention_bias")
-    return projections(cfg, _heads(cfg), qkv_bias=bias, o_bias=bias, head_norm=cfg.flag("use_qk_norm", default=True))
 
 
 def _feed_forward(cfg: Config, hidden: int, number: int) -> tuple[Weight, ...]:

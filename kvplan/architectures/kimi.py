@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from kvplan.architectures._config import Config
-from kvplan.architectures._latent import latent_attention, moe_layers
+from kvplan.architectures._latent import full_by_name, latent_attention, moe_layers
 from kvplan.architectures._moonvit import moonvit
 from kvplan.architectures._parts import block_norms, embeddings, mlp, moe, vector
 from kvplan.architectures._registry import Decoder, reads, weighs
+from kvplan.architectures._towers import tower
 from kvplan.errors import MissingField
 from kvplan.layers.base import Layer
 from kvplan.layers.delta import Kda
@@ -25,6 +26,7 @@ class _Delta:
     head_dim: int
     taps: int
     full_rank_gate: bool
+    bounded_gate: bool = False
 
 
 def _delta(cfg: Config) -> _Delta:
@@ -38,33 +40,34 @@ def _delta(cfg: Config) -> _Delta:
         linear.integer("head_dim"),
         linear.integer("short_conv_kernel_size"),
         linear.flag("use_full_rank_gate"),
+        bounded_gate=linear.has("gate_lower_bound"),
     )
 
 
 def _latent_layers(cfg: Config) -> list[bool]:
     """True where a layer is MLA. The lists of `linear_attn_config` are 1-based and cover every layer once."""
     depth = cfg.layers()
-    if not cfg.has("linear_attn_config") and cfg.has("layer_types"):
-        kinds = cfg.cut("layer_types", cfg.texts("layer_types"), depth)
-        for kind in kinds:
-            if kind not in ("full_attention", "linear_attention"):
-                raise cfg.fail("layer_types", f"{kind[:40]!r} is not modelled for this architecture")
-        return [kind == "full_attention" for kind in kinds]
-    cfg.ignore("layer_types", "linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
+    named = full_by_name(cfg, depth)
+    if not cfg.has("linear_attn_config") and named is not None:
+        return named
+    cfg.ignore("linear_num_heads", "linear_head_dim", "linear_conv_kernel_dim")
     linear = cfg.sub("linear_attn_config")
     full, delta = linear.integers("full_attn_layers", minimum=1), linear.integers("kda_layers", minimum=1)
     if sorted(full + delta) != list(range(1, depth + 1)):
         raise linear.fail(
             "kda_layers", f"with full_attn_layers does not cover the {depth} layers once each (both are 1-based)"
         )
-    return [number in set(full) for number in range(1, depth + 1)]
+    latent = [number in set(full) for number in range(1, depth + 1)]
+    if named not in (None, latent):
+        raise cfg.fail("layer_types", "contradicts linear_attn_config")
+    return latent
 
 
 @reads("kimi_linear", "kimi_k3")
 def layers(cfg: Config) -> Decoder:
     delta = _delta(cfg)
     latent: Layer = Mla(cfg.integer("kv_lora_rank"), cfg.integer("qk_rope_head_dim"))
-    linear: Layer = Kda(delta.heads, delta.head_dim, delta.taps)
+    linear: Layer = Kda(delta.heads, delta.head_dim, delta.taps, delta.bounded_gate)
     cfg.ignore("head_dim", "num_key_value_heads", "q_lora_rank", "qk_nope_head_dim", "qk_head_dim", "v_head_dim")
     cfg.ignore("mla_use_nope", "attn_res_block_size", "use_full_rank_gate")
     return Decoder(
@@ -148,5 +151,5 @@ def weights(cfg: Config) -> Inventory:
         (*mixers[is_latent], *ends[has_experts], *around)
         for is_latent, has_experts in zip(_latent_layers(cfg), moe_layers(cfg, depth), strict=True)
     )
-    outer = (*embeddings(cfg, hidden), *_attention_residuals(cfg, "output_attn"), *moonvit(cfg))
+    outer = (*embeddings(cfg, hidden), *_attention_residuals(cfg, "output_attn"), *tower(cfg, moonvit))
     return Inventory(blocks, outer)

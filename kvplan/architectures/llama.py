@@ -5,8 +5,8 @@ to an image: they keep `max_num_tiles` × ((image_size / patch_size)² + 1) enco
 """
 
 from kvplan.architectures._attention import FULL, Blocks, blocks, layer_types, projections, read_heads
-from kvplan.architectures._heads import Heads
 from kvplan.architectures._config import Config
+from kvplan.architectures._heads import Heads
 from kvplan.architectures._parts import block_norms, embeddings, mlp, vector
 from kvplan.architectures._registry import Decoder, reads, weighs
 from kvplan.layers.borrowed import Cross

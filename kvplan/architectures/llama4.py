@@ -1,8 +1,8 @@
 """Llama 4: layers with RoPE attend within chunks, those without (every fourth) keep everything."""
 
 from kvplan.architectures._attention import CHUNKED, FULL, layer_types, pick, projections, read_heads
-from kvplan.architectures._heads import Heads
 from kvplan.architectures._config import Config
+from kvplan.architectures._heads import Heads
 from kvplan.architectures._parts import block_norms, embeddings, mlp, moe
 from kvplan.architectures._registry import Decoder, reads, weighs
 from kvplan.architectures._towers import llama4 as llama4_tower

@@ -22,6 +22,7 @@ def _depth(cfg: Config) -> int:
 def layers(cfg: Config) -> Decoder:
     if cfg.text("attention_method", default="MLA") != "MLA":
         raise cfg.fail("attention_method", "only MLA is modelled for LongCat Flash")
+    cfg.only("layer_types", "full_attention")
     latent: Layer = Mla(cfg.integer("kv_lora_rank"), cfg.integer("qk_rope_head_dim"))
     cfg.ignore("head_dim", "num_key_value_heads", "q_lora_rank", "qk_nope_head_dim", "qk_head_dim", "v_head_dim")
     cfg.ignore("mla_scale_q_lora", "mla_scale_kv_lora")

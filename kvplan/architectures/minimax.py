@@ -1,6 +1,7 @@
 """MiniMax before M3: lightning attention with softmax every eighth layer (Text-01, M1), softmax alone (M2)."""
 
 from kvplan.architectures._config import Config
+from kvplan.architectures._latent import full_by_name
 from kvplan.architectures._parts import block_norms, embeddings, gqa, moe, vector
 from kvplan.architectures._registry import Decoder, reads, weighs
 from kvplan.errors import MissingField
@@ -35,17 +36,16 @@ def _softmax_layers(cfg: Config, depth: int) -> list[bool]:
 
     The class default alternates, which no shipped checkpoint does: refused.
     """
-    if cfg.has("attn_type_list") or not cfg.has("layer_types"):
-        cfg.ignore("layer_types")
-        flags = cfg.cut("attn_type_list", cfg.integers("attn_type_list"), depth)
-        if set(flags) - {0, 1}:
-            raise cfg.fail("attn_type_list", "expected 0 (lightning) or 1 (softmax)")
-        return [flag == 1 for flag in flags]
-    types = cfg.cut("layer_types", cfg.texts("layer_types"), depth)
-    for kind in types:
-        if kind not in ("full_attention", "linear_attention"):
-            raise cfg.fail("layer_types", f"{kind[:40]!r} is not modelled for MiniMax")
-    return [kind == "full_attention" for kind in types]
+    named = full_by_name(cfg, depth)
+    if not cfg.has("attn_type_list") and named is not None:
+        return named
+    flags = cfg.cut("attn_type_list", cfg.integers("attn_type_list"), depth)
+    if set(flags) - {0, 1}:
+        raise cfg.fail("attn_type_list", "expected 0 (lightning) or 1 (softmax)")
+    softmax = [flag == 1 for flag in flags]
+    if named not in (None, softmax):
+        raise cfg.fail("layer_types", "contradicts attn_type_list")
+    return softmax
 
 
 @reads("minimax_text_01", "minimax", "minimax_m1")
@@ -88,6 +88,7 @@ def hybrid_weights(cfg: Config) -> Inventory:
 def m2_layers(cfg: Config) -> Decoder:
     _, kv_heads, head_dim = _heads(cfg)
     depth = cfg.layers()
+    cfg.only("layer_types", "full_attention")
     if cfg.has("attn_type_list") and not all(_softmax_layers(cfg, depth)):
         raise cfg.fail("attn_type_list", "lightning layers are not modelled for MiniMax M2")
     return _decoder(cfg, [Full(kv_heads, head_dim, head_dim)] * depth)

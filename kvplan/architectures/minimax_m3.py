@@ -4,6 +4,7 @@ from kvplan.architectures._config import Config
 from kvplan.architectures._latent import moe_layers
 from kvplan.architectures._parts import block_norms, embeddings, gqa, mlp, moe, vector
 from kvplan.architectures._registry import Decoder, reads, weighs
+from kvplan.architectures._towers import tower
 from kvplan.layers.base import Layer
 from kvplan.layers.full import Full
 from kvplan.layers.gqa_index import GqaIndex
@@ -20,6 +21,7 @@ def _heads(cfg: Config) -> tuple[int, int, int]:
 
 def _sparse_layers(cfg: Config, depth: int) -> tuple[list[bool], int, int]:
     """Layers with an index, its width, and the tokens that a step reads: blocks chosen and always read."""
+    cfg.ignore("index_n_heads")
     if not cfg.has("sparse_attention_config") and cfg.has("layer_types"):
         types = cfg.cut("layer_types", cfg.texts("layer_types"), depth)
         for kind in types:
@@ -28,7 +30,7 @@ def _sparse_layers(cfg: Config, depth: int) -> tuple[list[bool], int, int]:
         blocks = cfg.integer("index_topk_blocks") + cfg.count("index_local_blocks")
         sparse = [kind == "minimax_m3_sparse" for kind in types]
         return sparse, cfg.integer("index_head_dim"), blocks * cfg.integer("index_block_size")
-    cfg.ignore("layer_types", "index_n_heads", "index_head_dim", "index_block_size", "index_local_blocks")
+    cfg.ignore("layer_types", "index_head_dim", "index_block_size", "index_local_blocks")
     index = cfg.sub("sparse_attention_config")
     index.ignore("sparse_num_index_heads", "sparse_score_type")
     if not index.flag("use_sparse_attention", True):
@@ -86,21 +88,20 @@ def m3_weights(cfg: Config) -> Inventory:
         (*attention, *(index if is_sparse else ()), *ends[has_experts], *block_norms(hidden))
         for is_sparse, has_experts in zip(sparse, moe_layers(cfg, depth), strict=True)
     )
-    return Inventory(blocks, (*embeddings(cfg, hidden), *_vision(cfg, hidden)))
+    return Inventory(blocks, (*embeddings(cfg, hidden), *tower(cfg, _vision)))
 
 
-def _vision(cfg: Config, hidden: int) -> tuple[Weight, ...]:
-    """Tower and projector of the wrapper around a text config (transformers minimax_m3_vl); one copy a rank."""
-    data = None if cfg.outer is None else cfg.outer.data.get("vision_config")
-    if cfg.outer is None or not data:
-        return ()
-    if not isinstance(data, dict):
-        raise cfg.outer.fail("vision_config", "expected an object")
-    tower = Config(data, "vision_config")
-    merging = tower.sub("img_token_compression_config") if tower.has("img_token_compression_config") else tower
-    width, inner, depth = tower.integer("hidden_size"), tower.integer("intermediate_size"), tower.layers()
-    patch = (tower.integer("num_channels"), merging.integer("temporal_patch_size"), *[tower.integer("patch_size")] * 2)
-    merged, middle = hidden * merging.integer("spatial_merge_size") ** 2, cfg.outer.integer("projector_hidden_size")
+def _vision(cfg: Config, vision: Config) -> tuple[Weight, ...]:
+    """Tower and projector as in transformers minimax_m3_vl; one copy a rank."""
+    hidden = cfg.integer("hidden_size")
+    merging = vision.sub("img_token_compression_config") if vision.has("img_token_compression_config") else vision
+    width, inner, depth = vision.integer("hidden_size"), vision.integer("intermediate_size"), vision.layers()
+    patch = (
+        vision.integer("num_channels"),
+        merging.integer("temporal_patch_size"),
+        *[vision.integer("patch_size")] * 2,
+    )
+    merged, middle = hidden * merging.integer("spatial_merge_size") ** 2, cfg.integer("projector_hidden_size")
     return (
         _part("vision_tower.patch_embedding", (width, *patch)),
         _part("vision_tower.pre_layrnorm", (width,), 2),

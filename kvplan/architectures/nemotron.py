@@ -4,6 +4,7 @@ from kvplan.architectures._config import MAX_LAYERS, Config
 from kvplan.architectures._heads import heads, quotient
 from kvplan.architectures._parts import block_norms, embeddings, gqa, mlp, norm, vector
 from kvplan.architectures._registry import Decoder, reads, weighs
+from kvplan.errors import MissingField
 from kvplan.layers.base import Layer
 from kvplan.layers.full import Full
 from kvplan.model import Inventory, Weight
@@ -43,7 +44,9 @@ def _half(cfg: Config, number: int, key: str) -> Config | None:
     if not isinstance(value, list) or len(value) > MAX_LAYERS or number >= len(value):
         raise cfg.fail("block_configs", f"expected a list with one object for each of the {cfg.layers()} layers")
     entry = value[number]
-    part = entry.get(key) if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or entry.get("parallel_blocks"):
+        raise cfg.fail(where, "expected an object without parallel_blocks")
+    part = entry.get(key)
     if part is not None and not isinstance(part, dict):
         raise cfg.fail(where, f"expected {key} to be an object")
     return None if part is None else Config(part, f"{cfg.name(where)}.{key}")
@@ -97,8 +100,9 @@ def _block_weights(cfg: Config, hidden: int, number: int) -> tuple[Weight, ...]:
     """A skipped half has no norm either (vLLM nemotron_nas.py)."""
     attention, ffn = _attention(cfg, number), _half(cfg, number, "ffn")
     if ffn is None:
-        cfg.get(f"block_configs[{number}].ffn")
-        return ()
+        raise MissingField(f"{cfg.name(f'block_configs[{number}]')}.ffn is missing")
+    if ffn.has("moe"):
+        raise ffn.fail("moe", "is not modelled")
     query = cfg.integer("num_attention_heads")
     kv = _kv_heads(cfg, attention, query)
     weights: tuple[Weight, ...] = ()

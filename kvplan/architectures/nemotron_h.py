@@ -18,6 +18,12 @@ _NAMES: dict[str, Part] = {
     "mlp": "mlp", "moe": "moe",
 }  # fmt: skip
 
+_UNUSED = (
+    "chunk_size", "mamba_chunk_size", "mamba_hidden_act", "use_mamba_kernels", "moe_latent_size", "expand",
+    "mamba_expand", "num_query_groups", "kv_channels", "mamba_dt_min", "mamba_dt_max", "mamba_dt_limit",
+    "mamba_dt_init_floor",
+)  # fmt: skip
+
 
 def _letters(cfg: Config, key: str) -> tuple[Part, ...]:
     pattern = cfg.text(key)
@@ -84,8 +90,7 @@ def layers(cfg: Config) -> Decoder:
         query, mixers["attention"] = ordinary.query, (ordinary.full,)
     if "mamba" in (*parts, *mtp):
         mixers["mamba"] = (_mamba(cfg),)
-    cfg.ignore("chunk_size", "mamba_chunk_size", "mamba_hidden_act", "use_mamba_kernels", "moe_latent_size", "expand")
-    cfg.ignore("mamba_dt_min", "mamba_dt_max", "mamba_dt_limit", "mamba_dt_init_floor", "mamba_expand")
+    cfg.ignore(*_UNUSED)
     total, per_token = experts(cfg, "n_routed_experts", "num_local_experts") if "moe" in parts else (0, 0)
     return Decoder(
         tuple(mixers[part] for part in parts),

@@ -3,8 +3,9 @@
 from kvplan.architectures._config import Config
 from kvplan.architectures._heads import Heads, by_name, experts, heads
 from kvplan.architectures._parts import block_norms, embeddings, gqa, mlp, moe
-from kvplan.architectures._qwen_vision import qwen_vision
+from kvplan.architectures._qwen_vision import qwen2_vision, qwen3_vision
 from kvplan.architectures._registry import Decoder, reads, weighs
+from kvplan.architectures._towers import tower
 from kvplan.layers.base import Layer
 from kvplan.model import Inventory, Weight
 
@@ -66,4 +67,4 @@ def weights(cfg: Config) -> Inventory:
     blocks = tuple(
         (*attention, *qwen_feed_forward(cfg, hidden, number), *block_norms(hidden)) for number in range(cfg.layers())
     )
-    return Inventory(blocks, (*embeddings(cfg, hidden), *qwen_vision(cfg)))
+    return Inventory(blocks, (*embeddings(cfg, hidden), *tower(cfg, qwen2_vision if old else qwen3_vision)))

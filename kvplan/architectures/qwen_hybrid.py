@@ -3,9 +3,10 @@
 from kvplan.architectures._config import MAX_LAYERS, Config
 from kvplan.architectures._heads import by_name, experts, heads
 from kvplan.architectures._parts import block_norms, embeddings, gqa, norm, vector
-from kvplan.architectures._qwen_vision import qwen_vision
+from kvplan.architectures._qwen_vision import qwen3_vision
 from kvplan.architectures._recurrent import state_dtype
 from kvplan.architectures._registry import Decoder, reads, weighs
+from kvplan.architectures._towers import tower
 from kvplan.architectures.qwen import qwen_feed_forward
 from kvplan.layers.delta import Gdn
 from kvplan.model import Inventory, Weight
@@ -79,12 +80,15 @@ def _gdn_weights(hidden: int, layer: Gdn, fused: bool) -> tuple[Weight, ...]:
 
 
 def _mtp_weights(cfg: Config, hidden: int, attention: tuple[Weight, ...]) -> tuple[Weight, ...]:
-    """Blocks of full attention behind one projection of (embedding, hidden state); they share the embedding."""
+    """Blocks of full attention behind one projection of (embedding, hidden state); most share the embedding."""
     blocks = _mtp_blocks(cfg)
     if not blocks:
         return ()
     block = (*attention, *qwen_feed_forward(cfg, hidden, cfg.layers()), *block_norms(hidden))
+    dedicated = cfg.flag("mtp_use_dedicated_embeddings")
+    own = (Weight("mtp.embed_tokens", "embedding", (cfg.integer("vocab_size"), hidden)),) if dedicated else ()
     return (
+        *own,
         Weight("mtp.fc", "attention", (hidden, 2 * hidden)),
         *(norm(f"mtp.{name}", hidden) for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")),
         *block * blocks,
@@ -101,4 +105,5 @@ def weights(cfg: Config) -> Inventory:
         (*(full if attention else linear), *qwen_feed_forward(cfg, hidden, number), *block_norms(hidden))
         for number, attention in enumerate(is_attention(cfg, cfg.layers()))
     )
-    return Inventory(blocks, (*embeddings(cfg, hidden), *qwen_vision(cfg)), _mtp_weights(cfg, hidden, full))
+    outer = (*embeddings(cfg, hidden), *tower(cfg, qwen3_vision))
+    return Inventory(blocks, outer, _mtp_weights(cfg, hidden, full))

@@ -8,6 +8,7 @@ import typer
 
 from kvplan import __version__
 from kvplan.cli import estimate, gpus, models
+from kvplan.cli.launched import LaunchCommand
 from kvplan.errors import COULD_NOT_RUN, KvplanError
 
 app = typer.Typer(
@@ -18,7 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("estimate")(estimate.command)
+app.command("estimate", cls=LaunchCommand)(estimate.command)
 app.add_typer(models.app, name="models")
 app.add_typer(gpus.app, name="gpus")
 

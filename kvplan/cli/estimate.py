@@ -10,8 +10,9 @@ _OUTPUT = {"json", "csv", "markdown", "explain"}
 def command(
     ctx: typer.Context,
     model: Annotated[
-        str, typer.Argument(help="Bundled name, Hugging Face id[@revision], config.json, directory or .gguf.")
-    ],
+        str | None,
+        typer.Argument(help="Bundled name, Hugging Face id[@revision], config.json, directory or .gguf."),
+    ] = None,
     context: Annotated[str | None, typer.Option(help="Lengths asked about: 128K = 131,072, 128k = 128,000.")] = None,
     max_model_len: Annotated[
         str | None, typer.Option("--max-model-len", "--context-length", help="The engine's limit on a sequence.")
@@ -73,13 +74,17 @@ def command(
 ) -> None:
     """What MODEL stores per token and per sequence, and how many sequences fit your GPUs.
 
+    An engine's own command line may follow: kvplan estimate --gpu H200 -- vllm serve MODEL -tp 8 …
+
     Exit code: 0 it fits (or no GPU was named), 1 it does not, 2 could not run, 4 too close to call.
     """
+    from kvplan.cli.launched import resolve_launch
     from kvplan.plan import plan
     from kvplan.show import exit_code, show_plan
 
     flags = {name: value for name, value in ctx.params.items() if name not in _OUTPUT | {"model"} and value is not None}
-    made = plan(model, **flags)
+    chosen, flags, notes = resolve_launch(ctx, model, flags)
+    made = plan(chosen, notes=notes, **flags)
     form = next((name for name in ("json", "csv", "markdown") if ctx.params[name]), "text")
     show_plan(made, form, explain=explain)
     raise typer.Exit(exit_code(made))

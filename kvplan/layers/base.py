@@ -62,6 +62,16 @@ class Layer:
     kind: ClassVar[str]
     state_dtype_fixed: ClassVar[str | None] = None
     """What engines keep a recurrence in whatever the model's own dtype is; None = they follow the model."""
+    latent: ClassVar[bool] = False
+    """One latent row per token instead of keys and values."""
+    sparse: ClassVar[bool] = False
+    """A sparse index chooses which rows are read."""
+    packed: ClassVar[bool] = False
+    """Records of several sizes that paged engines lay side by side in one block (DeepSeek V4)."""
+    chunked: ClassVar[bool] = False
+    """The window is a chunk that starts anew, rather than one that slides."""
+    states_at_chunks: ClassVar[bool] = False
+    """Kernels hand out the state at every chunk end of a prefill (vLLM's SupportsMambaPrefixCaching)."""
 
     def stored(self, dtypes: Dtypes) -> tuple[Stored, ...]:
         """What one sequence keeps in this layer between steps."""
@@ -81,6 +91,17 @@ class Layer:
     def copies(self, tp: int) -> int:
         """How many of `tp` ranks hold the same growing cache; decode context parallelism shares it out."""
         return tp
+
+    def checkpoint_kernel(self) -> str | None:
+        """The prefill kernel that can save the state inside a prefill, where this layer's shape admits one."""
+        return None
+
+    def replay_record(self, drafts: int, history: int) -> tuple[Stored, ...]:
+        """What replaces one state per draft token where an engine replays inputs from a single saved state.
+
+        `history` is the ring length of kinds that keep one. Empty where no engine does that.
+        """
+        return ()
 
 
 def split_heads(heads: int, tp: int, field: str) -> int:

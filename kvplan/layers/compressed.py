@@ -36,6 +36,8 @@ class WindowOnly(Layer):
     """A V4 layer of compress ratio 0: the window and nothing else."""
 
     kind: ClassVar[str] = "swa"
+    latent: ClassVar[bool] = True
+    packed: ClassVar[bool] = True
     head_dim: int
     qk_rope_head_dim: int
     window: int

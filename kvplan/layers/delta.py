@@ -19,6 +19,8 @@ class Kda(Layer):
     num_heads: int
     head_dim: int
     short_conv_kernel_size: int
+    bounded_gate: bool = False
+    """The config bounds the decay gate from below, which the FlashKDA prefill kernel needs."""
 
     def stored(self, dtypes: Dtypes) -> tuple[Stored, ...]:
         width = 3 * self.num_heads * self.head_dim
@@ -29,6 +31,17 @@ class Kda(Layer):
 
     def on_rank(self, tp: int) -> Self:
         return replace(self, num_heads=split_heads(self.num_heads, tp, "linear_attn_config.num_heads"))
+
+    def checkpoint_kernel(self) -> str | None:
+        return "flashkda" if self.bounded_gate and self.head_dim == 128 else None
+
+    def replay_record(self, drafts: int, history: int) -> tuple[Stored, ...]:
+        """A correction, a key and a raw gate per verified token (vLLM mamba_utils.append_kda_recoverssm_record)."""
+        rows = (1 + drafts, self.num_heads, self.head_dim)
+        return (
+            Stored("recover_correction", "state", "sequence", rows, 32),
+            Stored("recover_key_gate", "state", "sequence", (2, *rows), 16),
+        )
 
 
 @dataclass(frozen=True)
@@ -58,3 +71,6 @@ class Gdn(Layer):
             key_heads=split_heads(self.key_heads, tp, "linear_num_key_heads"),
             value_heads=split_heads(self.value_heads, tp, "linear_num_value_heads"),
         )
+
+    def checkpoint_kernel(self) -> str | None:
+        return "flashinfer_gdn" if self.key_dim == 128 else None

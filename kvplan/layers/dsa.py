@@ -18,6 +18,7 @@ class Dsa(Mla):
     """
 
     kind: ClassVar[str] = "dsa"
+    sparse: ClassVar[bool] = True
     index_head_dim: int
     index_topk: int
     owns_index: bool = True

@@ -24,7 +24,8 @@ class Lightning(Layer):
 
 @dataclass(frozen=True)
 class Rwkv7(Layer):
-    """`num_heads` matrices of head_dim × head_dim kept in fp32 (fla layers/rwkv7.py), and two token-shift rows."""
+    """`num_heads` matrices of head_dim × head_dim, fp32 unless asked otherwise (fla layers/rwkv7.py), and the last
+    input of the time mix and of the channel mix (token shift)."""
 
     kind: ClassVar[str] = "rwkv7"
     state_dtype_fixed: ClassVar[str | None] = "fp32"
@@ -33,7 +34,7 @@ class Rwkv7(Layer):
     hidden_size: int
 
     def stored(self, dtypes: Dtypes) -> tuple[Stored, ...]:
-        wkv = Stored("wkv", "state", "sequence", (self.num_heads, self.head_dim, self.head_dim), 32)
+        wkv = recurrent((self.num_heads, self.head_dim, self.head_dim), dtypes)
         if dtypes.conv is None:
             return (wkv,)
         return wkv, Stored("token_shift", "conv", "sequence", (2, self.hidden_size), BITS[dtypes.conv])

@@ -12,6 +12,7 @@ class Mamba1(Layer):
     """`d_inner` × `d_state`, and a convolution over d_inner."""
 
     kind: ClassVar[str] = "mamba1"
+    states_at_chunks: ClassVar[bool] = True
     d_inner: int
     d_state: int
     d_conv: int
@@ -27,11 +28,13 @@ class Mamba1(Layer):
 class Mamba2(Layer):
     """`num_heads` matrices of head_dim × d_state; a convolution over x, B and C.
 
-    Where tp does not divide `n_groups`, each rank gets a copy of the group it needs: the groups are widened first
-    (vLLM mamba_utils.extra_groups_for_head_shards), which is why a rank's convolution can exceed its plain share.
+    A single group is copied to every rank (vLLM mamba_utils.extra_groups_for_head_shards), which is why a rank's
+    convolution can exceed its plain share; several groups have to divide over the ranks (vLLM mamba_mixer2.py:320,
+    SGLang layers/attention/mamba/mamba.py:249).
     """
 
     kind: ClassVar[str] = "mamba2"
+    states_at_chunks: ClassVar[bool] = True
     num_heads: int
     head_dim: int
     d_state: int
@@ -46,9 +49,22 @@ class Mamba2(Layer):
         )
 
     def on_rank(self, tp: int) -> Self:
-        groups = self.n_groups if self.n_groups % tp == 0 else max(self.n_groups, tp)
+        groups = tp if self.n_groups == 1 else self.n_groups
         return replace(
             self,
             num_heads=split_heads(self.num_heads, tp, "the number of Mamba-2 heads"),
             n_groups=split_heads(groups, tp, "the number of Mamba-2 groups"),
+        )
+
+    def checkpoint_kernel(self) -> str | None:
+        return "mamba2"
+
+    def replay_record(self, drafts: int, history: int) -> tuple[Stored, ...]:
+        """Inputs of the last `history` tokens, and of the window being verified where there are drafts
+        (vLLM mamba_utils.append_replayssm_ring)."""
+        rows = history + (1 + drafts if drafts else 0)
+        return (
+            Stored("replay_x", "state", "sequence", (self.num_heads, rows, self.head_dim), 16),
+            Stored("replay_dt", "state", "sequence", (self.num_heads, rows), 32),
+            Stored("replay_b", "state", "sequence", (self.n_groups, rows, self.d_state), 16),
         )

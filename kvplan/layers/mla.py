@@ -41,6 +41,7 @@ class Mla(Layer):
     """
 
     kind: ClassVar[str] = "mla"
+    latent: ClassVar[bool] = True
     kv_lora_rank: int
     qk_rope_head_dim: int
 

@@ -35,3 +35,4 @@ class ChunkedLocal(SlidingWindow):
     """Attends within chunks of `window` tokens. Live tokens are n mod window; engines keep a whole chunk."""
 
     kind: ClassVar[str] = "chunked"
+    chunked: ClassVar[bool] = True

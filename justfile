@@ -1,0 +1,19 @@
+# Everything CI does, in the order it does it.
+default: lint types imports test
+
+lint:
+    ruff format --check .
+    ruff check .
+
+types:
+    mypy
+
+imports:
+    lint-imports
+
+test *args:
+    pytest -n auto {{args}}
+
+# Start-up and memory beside kvfit, as ratios measured in one run.
+bench-startup:
+    python scripts/bench_startup.py

@@ -1,0 +1,104 @@
+"""What a user of the command line relies on: exit codes, streams, formats, and a start that feels instant."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HEAVY = ("torch", "triton", "matplotlib", "rich", "numpy", "pydantic", "huggingface_hub")
+
+
+def imported(*args: str) -> set[str]:
+    """Which heavy libraries a command has loaded by the time it ends."""
+    script = (
+        "import sys\n"
+        f"sys.argv = ['kvplan', *{list(args)!r}]\n"
+        "from kvplan.cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"print('\\nLOADED', *[name for name in {HEAVY!r} if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    return set(done.stdout.rsplit("LOADED", 1)[1].split())
+
+
+def test_help_loads_nothing_heavy() -> None:
+    assert imported("--help") == set()
+    assert imported("estimate", "--help") <= {"pydantic"}  # typer itself loads it to describe an option
+
+
+def test_an_estimate_loads_only_pydantic() -> None:
+    assert imported("estimate", "kimi-k3", "--gpu", "B300:8") == {"pydantic"}
+
+
+def test_no_arguments_show_the_help(kvplan: Any) -> None:
+    done = kvplan()
+    assert done.returncode == 0
+    assert "estimate" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (("estimate", "kimi-k3"), 0),
+        (("estimate", "kimi-k3", "--gpu", "B300:8", "--engine", "ideal"), 0),
+        (("estimate", "kimi-k3", "--gpu", "B200:8", "--engine", "ideal"), 1),
+        (("estimate", "no-such-model"), 2),
+        (("estimate", "kimi-k3", "--gpu", "no-such-gpu"), 2),
+        (("estimate", "kimi-k3", "--tp", "7"), 2),
+        (("estimate", "kimi-k3", "--context", "2M"), 2),
+        (("estimate", "kimi-k3", "--tp", "8", "--dcp", "16"), 2),
+        (("estimate", "kimi-k3", "--kv-cache-dtype", "q3"), 2),
+        (("estimate", "kimi-k3", "--engine", "nosuch"), 2),
+        (("estimate", "kimi-k3", "--snapshots", "2", "--snapshot-every", "1000"), 2),
+        (("estimate", "kimi-k3", "--nosuchflag"), 2),
+        (("estimate",), 2),
+        (("nosuch",), 2),
+    ],
+)
+def test_exit_codes(kvplan: Any, args: tuple[str, ...], code: int) -> None:
+    done = kvplan(*args)
+    assert done.returncode == code, done.stderr
+    if code == 2:
+        assert done.stdout == ""
+        assert done.stderr.startswith("kvplan: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_a_pipe_gets_plain_text(kvplan: Any) -> None:
+    done = kvplan("estimate", "kimi-k3")
+    assert "\x1b[" not in done.stdout
+    assert "4,073,250,816" in done.stdout
+
+
+def test_csv_and_markdown_hold_the_same_total(kvplan: Any) -> None:
+    table = list(csv.DictReader(io.StringIO(kvplan("estimate", "kimi-k3", "--csv").stdout)))
+    assert table[0]["total_bytes"] == "4073250816"
+    assert "| 4,073,250,816 |" in kvplan("estimate", "kimi-k3", "--markdown").stdout
+
+
+def test_explain_writes_the_arithmetic_out(kvplan: Any) -> None:
+    assert "69 × 96 × 128 × 128 × 4 B" in kvplan("estimate", "kimi-k3", "--explain").stdout
+
+
+def test_listings(kvplan_json: Any) -> None:
+    models = kvplan_json("models", "list")["models"]
+    assert len(models) >= 60
+    assert {"kimi-k3", "deepseek-v4-pro", "qwen3-next"} <= {row["name"] for row in models}
+    gpus = {row["name"].lower() for row in kvplan_json("gpus", "list")["gpus"]}
+    assert len(gpus) >= 19
+    assert kvplan_json("models", "show", "kimi-k3")["layers"]
+    assert kvplan_json("gpus", "show", "h200")["memory_bytes"] > 0
+
+
+def test_the_shell_completes(kvplan: Any) -> None:
+    done = kvplan("--show-completion", "bash")
+    assert "kvplan" in done.stdout or done.returncode == 2
+
+
+def test_the_module_runs_from_anywhere(kvplan: Any, tmp_path: Path) -> None:
+    assert json.loads(kvplan("estimate", "kimi-k3", "--json", cwd=tmp_path).stdout)["schema"] == "kvplan.plan/1"

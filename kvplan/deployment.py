@@ -145,7 +145,7 @@ class Deployment(BaseModel):
     hicache_size: Annotated[int, Field(ge=0, le=1 << 20)] = 0
     """Host memory per rank in GB of 10^9 bytes; overrides hicache_ratio."""
 
-    ctx_size: Annotated[int, _from_text(parse_tokens), Field(ge=0)] | None = None
+    ctx_size: Annotated[int, _from_text(_tokens_or_zero), Field(ge=0)] | None = None
     parallel: Annotated[int, Field(ge=1, le=256)] | None = None
     cache_type_k: str | None = None
     cache_type_v: str | None = None
@@ -208,11 +208,22 @@ class Fleet:
         return self.gpus // (self.layout.tp * self.layout.pp)
 
 
+def _inside_tp(deployment: Deployment) -> Deployment:
+    """SGLang's attention data parallelism divides the ranks of --tp: 8 with dp 4 is attention tp 2, experts over 8."""
+    tp, dp = deployment.tp, deployment.dp
+    if not deployment.enable_dp_attention or tp is None or dp is None:
+        return deployment
+    if tp % dp:
+        raise PlacementError(f"--enable-dp-attention: --dp {dp} does not divide --tp {tp}")
+    return deployment.model_copy(update={"tp": tp // dp, "ep": max(deployment.ep, tp)})
+
+
 def make_fleet(deployment: Deployment) -> Fleet | None:
     """GPUs and layout from the flags: without --tp, tp takes the GPUs of one node. None when no flag names either."""
     named, count = gpu_and_count(deployment.gpu) if deployment.gpu else (None, None)
     if count is not None and deployment.gpus is not None and count != deployment.gpus:
         raise UsageError(f"--gpu {deployment.gpu} and --gpus {deployment.gpus} disagree; give the count once")
+    deployment = _inside_tp(deployment)
     asked = (deployment.tp or 1) * deployment.pp * (deployment.dp or 1)
     sized = (deployment.tp, deployment.dp, deployment.gpus, deployment.gpu_memory, deployment.kv_cache_memory)
     spread = deployment.pp * deployment.dcp * deployment.ep > 1 or any(size is not None for size in sized)

@@ -231,12 +231,10 @@ def _inputs(
 
 def _assumptions(model: Model, deployment: Deployment, baseline: Baseline | None, now: Evaluation) -> list[Assumption]:
     """What the figures rest on beyond the flags: dtypes left open, defaults filled in, the pool's parts."""
-    found = [
-        _chosen("kv_cache_dtype", now.dtypes.kv, deployment.kv_cache_dtype != "auto", "the model's dtype"),
-        _chosen(
-            "mamba_ssm_dtype", now.dtypes.state, deployment.mamba_ssm_dtype != "auto", now.engine.state_reason(model)
-        ),
-    ]
+    found = [_chosen("kv_cache_dtype", now.dtypes.kv, deployment.kv_cache_dtype != "auto", "the model's dtype")]
+    if any(tensor.role == "state" for mixer in set(model.mixers()) for tensor in mixer.stored(now.dtypes)):
+        reason = now.engine.state_reason(model)
+        found.append(_chosen("mamba_ssm_dtype", now.dtypes.state, deployment.mamba_ssm_dtype != "auto", reason))
     if model.kv_cache_dtype and deployment.kv_cache_dtype == "auto":
         found.append(
             Assumption(
@@ -258,7 +256,7 @@ def _assumptions(model: Model, deployment: Deployment, baseline: Baseline | None
         )
         found += [
             Assumption(name="weights_note", value=note, kind="assumed", source=now.weights.kind)
-            for note in now.weights.assumptions
+            for note in (*now.weights.assumptions, *now.weights.missing)
         ]
     if baseline is not None:
         chosen = "--baseline" if deployment.baseline else "the model's own full attention in every mixing layer"

@@ -9,7 +9,7 @@ from kvplan.errors import NO, TOO_CLOSE, YES
 from kvplan.gpu import Gpu
 from kvplan.model import Model
 from kvplan.tables import Table, print_csv, print_json, print_markdown, print_rows, print_text
-from kvplan.units import format_gb, format_gib, format_tokens
+from kvplan.units import format_gb, format_gib, format_short, format_tokens
 
 _EXIT = {"yes": YES, "no": NO, "close": TOO_CLOSE}
 _VERDICT = {"yes": "FITS", "no": "DOES NOT FIT", "close": "TOO CLOSE TO CALL"}
@@ -39,7 +39,7 @@ def _head(plan: Plan) -> list[str]:
     if plan.verdict is None or plan.per_rank is None:
         return [f"{plan.model.name}: {layers}    {contexts}"]
     layout = plan.per_rank.layout
-    gpus = f"{layout['gpus']}x {plan.inputs['gpu'] or 'GPU'}"
+    gpus = f"{layout['gpus']}x {(plan.inputs['gpu'] or 'gpu').upper()}"
     spread = " ".join(f"{name}{layout[name]}" for name in ("tp", "pp", "dcp", "ep") if name == "tp" or layout[name] > 1)
     replicas = f"{layout['replicas']} replica{'s' if layout['replicas'] > 1 else ''}"
     first = f"{plan.model.name} on {gpus}, {spread}, {replicas}, {plan.inputs['engine']}    {contexts}"
@@ -130,35 +130,47 @@ def _tables(plan: Plan) -> list[Table]:
 
 
 def _capacity_table(plan: Plan) -> Table:
-    columns = (
-        "AT ONCE per replica, safe (pool range)",
-        *(format_tokens(row.context_tokens) for row in plan.capacity),
-        "binds",
-    )
+    contexts = [format_tokens(row.context_tokens) for row in plan.capacity]
     binds = " / ".join(dict.fromkeys(row.binds for row in plan.capacity))
     rows = [("as typed", *(f"{row.sequences:,} ({row.low:,}-{row.high:,})" for row in plan.capacity), binds)]
     if any(row.deployment_sequences != row.sequences for row in plan.capacity):
         rows.append(("all replicas", *(f"{row.deployment_sequences:,}" for row in plan.capacity), ""))
     if plan.inputs["engine"] != "ideal":
         rows.append(("bytes alone (ideal)", *(f"{row.ideal:,}" for row in plan.capacity), ""))
+    before = ""
     for attempt in plan.verdict.try_ if plan.verdict else ():
-        rows.append((attempt.flags, *(f"{row.sequences:,}" for row in attempt.sequences), ""))
-    return Table("", columns, rows)
+        added = attempt.flags.startswith(before) and "--gpu " not in attempt.flags
+        label = f"+ {attempt.flags.removeprefix(before).strip()}" if added else f"instead {attempt.flags}"
+        rows.append((label, *(f"{row.sequences:,}" for row in attempt.sequences), ""))
+        before = attempt.flags
+    return Table("", ("AT ONCE per replica, safe (range)", *contexts, "binds"), rows)
 
 
 def _bytes_table(title: str, rows: list[Sequence]) -> Table:
-    names = ("kv", "window", "state", "conv", "index", "snapshot", "total")
-    used = [name for name in names if name == "total" or any(getattr(row, f"{name}_bytes") for row in rows)]
+    sizes = [_columns(row) for row in rows]
+    parts = [name for name in sizes[0] if any(size[name] for size in sizes)]
     with_baseline = any(row.baseline for row in rows)
-    columns = ("context", *used, *(("baseline", "saving") if with_baseline else ()))
+    columns = ("context", *parts, "total", "exact bytes", *(("baseline", "saving") if with_baseline else ()))
     body = []
-    for row in rows:
-        cells = [format_tokens(row.context_tokens), *(f"{getattr(row, f'{name}_bytes'):,}" for name in used)]
+    for row, size in zip(rows, sizes, strict=True):
+        cells = [format_tokens(row.context_tokens), *(format_short(size[name]) for name in parts)]
+        cells += [format_short(row.total_bytes), f"{row.total_bytes:,}"]
         if with_baseline:
-            cells.append(f"{row.baseline.total_bytes:,}" if row.baseline else "")
+            cells.append(format_short(row.baseline.total_bytes) if row.baseline else "")
             cells.append(f"{row.saving:.1%}" if row.saving is not None else "")
         body.append(tuple(cells))
     return Table(title, columns, body)
+
+
+def _columns(row: Sequence) -> dict[str, int]:
+    """The columns of the screen; the convolution tail belongs to the state there, and apart in JSON."""
+    return {
+        "kv": row.kv_bytes,
+        "window": row.window_bytes,
+        "state": row.state_bytes + row.conv_bytes,
+        "index": row.index_bytes,
+        "saved": row.snapshot_bytes,
+    }
 
 
 def _explained(plan: Plan) -> list[Table]:

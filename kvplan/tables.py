@@ -5,9 +5,14 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Any
 
 from kvplan import __version__
+
+WIDTH = 80
+LABEL = 11
+"""Columns of the word that begins a line: `PER GPU    …`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +53,14 @@ def print_text(lines: Sequence[str], tables: Sequence[Table]) -> None:
         _print_rich(lines, tables)
         return
     for line in lines:
-        print(line)
+        print(wrapped(line))
     for table in tables:
         print("\n".join(plain(table)))
+
+
+def wrapped(line: str) -> str:
+    """A line broken at 80 columns, what follows its label set under it."""
+    return fill(line, WIDTH, subsequent_indent=" " * LABEL, break_long_words=False, break_on_hyphens=False)
 
 
 def plain(table: Table) -> list[str]:
@@ -81,7 +91,7 @@ def _print_rich(lines: Sequence[str], tables: Sequence[Table]) -> None:
 
     console = Console(highlight=False)
     for number, line in enumerate(lines):
-        console.print(Text(line, style="bold" if number < 2 else ""), soft_wrap=True)
+        console.print(Text(wrapped(line), style="bold" if number < 2 else ""), soft_wrap=True)
     for table in tables:
         grid = RichTable(title=table.title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
         for index, name in enumerate(table.columns):

@@ -77,6 +77,15 @@ def format_gib(size_bytes: int) -> str:
     return f"{size_bytes:,} B"
 
 
+def format_short(size_bytes: int) -> str:
+    """Memory in three significant digits, for table cells beside an exact figure: `414 MiB`, `3.79 GiB`."""
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if size_bytes >= unit:
+            value = size_bytes / unit
+            return f"{value:,.{0 if value >= 99.95 else 1 if value >= 9.995 else 2}f} {name}"
+    return f"{size_bytes:,} B"
+
+
 def format_gb(size_bytes: int) -> str:
     """Decimal gigabytes, for the places where a published claim is quoted."""
     return f"{size_bytes / 10**9:,.2f} GB"

@@ -131,7 +131,7 @@ def _dtype(cfg: Config) -> str:
     if short == "auto":
         return "bf16"
     if short not in _ACTIVATION_DTYPES:
-        raise cfg.fail("dtype", f"{str(value)[:40]!r} is not an activation dtype; expected bfloat16, float16 or float32")
+        raise cfg.fail("dtype", f"{str(value)[:40]!r} is not bfloat16, float16 or float32")
     return short
 
 

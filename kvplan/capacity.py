@@ -7,11 +7,11 @@ from kvplan.deployment import Deployment, Fleet, make_fleet
 from kvplan.document import Capacity
 from kvplan.dtypes import Dtypes
 from kvplan.engines.base import Allocation, Engine, Share
-from kvplan.errors import SourceError, UsageError
+from kvplan.errors import ConfigError, SourceError, UsageError
 from kvplan.gpu import Gpu
 from kvplan.model import Model
 from kvplan.placement import check_layout, stage_layers
-from kvplan.pool import Pool, given_pool
+from kvplan.pool import Pool, given_pool, measured_pool
 from kvplan.registry import module_names
 from kvplan.weights import WeightReport, weigh
 
@@ -48,8 +48,13 @@ class Evaluation:
     capacity: tuple[Capacity, ...] = ()
 
 
-def evaluate(model: Model, deployment: Deployment, gpu: Gpu | None, contexts: list[int]) -> Evaluation:
-    """Place the model, find its pool and count sequences. Without a GPU it stops at what one rank holds."""
+def evaluate(
+    model: Model, deployment: Deployment, gpu: Gpu | None, contexts: list[int], weights: WeightReport | None = None
+) -> Evaluation:
+    """Place the model, find its pool and count sequences. Without a GPU it stops at what one rank holds.
+
+    `weights` are those of the same layout, where they have been worked out before.
+    """
     memory = deployment.gpu_memory or (gpu.engine_memory_bytes if gpu else None)
     with_pool = memory is not None or deployment.kv_cache_memory is not None
     engine = engine_for(deployment, with_pool)
@@ -60,22 +65,32 @@ def evaluate(model: Model, deployment: Deployment, gpu: Gpu | None, contexts: li
     check_layout(model, fleet.layout)
     share = Share(model, fleet.layout, dtypes, stage_layers(model, fleet.layout))
     needed = memory is not None and deployment.kv_cache_memory is None
-    weights = _weigh(model, deployment, fleet, needed)
+    weights = weights or _weigh(engine, model, deployment, fleet, needed)
     if deployment.kv_cache_memory is not None:
         pool = given_pool(deployment.kv_cache_memory, memory, weights.rank_bytes if weights else None)
     elif memory is not None and weights is not None:
         pool = engine.pool(share, memory, weights.rank_bytes, deployment)
+        pool = measured_pool(pool, engine.name, engine.rules_version, model.name, fleet.layout.tp, deployment)
     else:
         return Evaluation(engine, dtypes, fleet, share, weights)
     allocation, capacity = _count(engine, share, pool, deployment, contexts, fleet)
     return Evaluation(engine, dtypes, fleet, share, weights, pool, allocation, capacity)
 
 
-def _weigh(model: Model, deployment: Deployment, fleet: Fleet, needed: bool) -> WeightReport | None:
+def _weigh(engine: Engine, model: Model, deployment: Deployment, fleet: Fleet, needed: bool) -> WeightReport | None:
     """The weights of one rank; None where nothing sizes them and no figure depends on it."""
+    loading = engine.loading(model, deployment)
     try:
-        return weigh(model, fleet.layout, weights_bytes=deployment.weights, quantization=deployment.quantization)
-    except SourceError:
+        return weigh(
+            model,
+            fleet.layout,
+            weights_bytes=deployment.weights,
+            quantization=deployment.quantization,
+            with_mtp=loading.with_mtp,
+            with_vision=loading.with_vision,
+            moe_shard_multiple=loading.moe_shard_multiple,
+        )
+    except (SourceError, ConfigError):
         if needed:
             raise
         return None
@@ -85,9 +100,9 @@ def _count(
     engine: Engine, share: Share, pool: Pool, deployment: Deployment, contexts: list[int], fleet: Fleet
 ) -> tuple[Allocation, tuple[Capacity, ...]]:
     """Sequences at each context, for the pool as predicted and at both ends of its range, beside the bare bytes."""
-    point, low, high = (
-        engine.allocate(share, size, deployment, contexts) for size in (pool.bytes, pool.low_bytes, pool.high_bytes)
-    )
+    sizes = (pool.bytes, pool.low_bytes, pool.high_bytes)
+    found = {size: engine.allocate(share, size, deployment, contexts) for size in dict.fromkeys(sizes)}
+    point, low, high = (found[size] for size in sizes)
     bare = find_engine("ideal").allocate(share, pool.bytes, deployment, contexts)
     per_node = max(1, fleet.per_node // (fleet.layout.tp * fleet.layout.pp))
     rows = tuple(

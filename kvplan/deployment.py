@@ -46,7 +46,13 @@ class Layout:
 
 
 def _from_text(parse: Callable[[str], Any]) -> BeforeValidator:
-    return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
+    def read(value: Any) -> Any:
+        try:
+            return parse(value) if isinstance(value, str) else value
+        except UsageError as error:
+            raise ValueError(str(error)) from None  # pydantic adds the flag's name
+
+    return BeforeValidator(read)
 
 
 def _format(allowed: tuple[str, ...], flag: str) -> BeforeValidator:
@@ -115,7 +121,9 @@ class Deployment(BaseModel):
     """vLLM's additional_config.kda_prefill_backend."""
     gdn_prefill_backend: Literal["auto", "triton", "flashinfer", "cutedsl"] = "auto"
     async_scheduling: bool | None = None
+    disable_hybrid_kv_cache_manager: bool = False
     enforce_eager: bool = False
+    language_model_only: bool = False
 
     mem_fraction_static: Share | None = None
     mamba_full_memory_ratio: Annotated[float, Field(gt=0, le=1000)] | None = None
@@ -166,11 +174,17 @@ class Deployment(BaseModel):
 
 def make_deployment(**flags: Any) -> Deployment:
     """Flags as a Deployment; raises UsageError with one line that names the flag."""
+    for name, value in flags.items():
+        if isinstance(value, str) and not value.strip():
+            raise UsageError(f"--{name.replace('_', '-')} is empty")
     try:
         made = Deployment(**flags)
     except ValidationError as error:
-        first = error.errors()[0]
+        first = error.errors(include_url=False, include_context=False)[0]
         flag = str(first["loc"][0]).replace("_", "-") if first["loc"] else "flags"
+        if first["type"] == "value_error":
+            said = first["msg"].removeprefix("Value error, ")
+            raise UsageError(said if said.startswith("--") else f"--{flag}: {said}") from None
         raise UsageError(f"--{flag} {_shown(first.get('input'))}: {_problem(first['type'], first['msg'])}") from None
     if made.snapshots is not None and made.snapshot_every is not None:
         raise UsageError("--snapshots and --snapshot-every say the same thing twice; give one")
@@ -232,6 +246,9 @@ def make_fleet(deployment: Deployment) -> Fleet | None:
     per_node = count or deployment.gpus or -(-asked // deployment.nodes)
     gpus = per_node * deployment.nodes
     pp, dp = deployment.pp, deployment.dp
+    if deployment.engine == "llamacpp" and deployment.tp is None:
+        pp = pp if pp > 1 else max(1, gpus // (dp or 1))  # llama.cpp spreads layers over GPUs, not heads
+        deployment = deployment.model_copy(update={"tp": 1})
     tp = deployment.tp or max(1, per_node // (pp * (dp or 1)))
     if tp * pp * (dp or 1) > gpus:
         raise PlacementError(f"tp {tp} × pp {pp} × dp {dp or 1} needs {tp * pp * (dp or 1)} GPUs, and there are {gpus}")

@@ -6,6 +6,11 @@ from kvplan.errors import UsageError
 
 BITS = {"fp32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "mxfp8": 8, "fp4": 4, "int4": 4}
 
+BLOCKS = {"q8_0": (8, 16), "q5_1": (5, 32), "q5_0": (5, 16), "q4_1": (4, 32), "q4_0": (4, 16), "iq4_nl": (4, 16)}
+"""ggml's block formats, llama.cpp's quantised caches: bits of an element, bits of scales per 32 elements."""
+
+BLOCK_ELEMENTS = 32
+
 _ALIASES = {
     "float32": "fp32", "float": "fp32", "f32": "fp32",
     "bfloat16": "bf16",
@@ -39,6 +44,8 @@ class Dtypes:
     since what an indexer keeps by default differs by attention kind (each kind's file says what and why)."""
 
     kv: str = "bf16"
+    value: str | None = None
+    """The values' format where it is not the keys' (llama.cpp's --cache-type-v)."""
     index: str = "auto"
     state: str = "fp32"
     conv: str | None = "bf16"

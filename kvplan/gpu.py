@@ -104,7 +104,10 @@ def _by_name() -> dict[str, Path]:
     """Profile paths by file name, name and alias."""
     found: dict[str, Path] = {}
     for path in paths("gpus").values():
-        aliases = load(path).get("aliases", [])
+        try:
+            aliases = load(path).get("aliases", [])
+        except ProfileError:
+            aliases = []
         for name in (path.stem, *(aliases if isinstance(aliases, list) else [])):
             found.setdefault(_spelled(str(name)), path)
     return found
@@ -112,9 +115,10 @@ def _by_name() -> dict[str, Path]:
 
 def find_gpu(name: str) -> Gpu:
     """The profile of that name or alias, whatever the case. Raises ProfileError with the nearest names."""
-    path = _by_name().get(_spelled(name))
+    spelled = _spelled(name)
+    path = paths("gpus").get(spelled) or _by_name().get(spelled)
     if path is None:
-        near = get_close_matches(_spelled(name), _by_name(), n=3, cutoff=0.5)
+        near = get_close_matches(spelled, _by_name(), n=3, cutoff=0.5)
         hint = f"; did you mean {' or '.join(near)}?" if near else "; `kvplan gpus list` shows them"
         raise ProfileError(f"no GPU profile named {name[:40]!r}{hint}")
     return _parse(path)

@@ -24,8 +24,8 @@ from kvplan.document import (
     Verdict,
 )
 from kvplan.engines.base import snapshots_of
-from kvplan.errors import PlacementError, SourceError, UsageError
-from kvplan.gpu import Gpu, auto_gpu, find_gpu
+from kvplan.errors import ConfigError, PlacementError, SourceError, UsageError
+from kvplan.gpu import Gpu, detect, find_gpu
 from kvplan.layers.base import Layer
 from kvplan.ledger import Holding, break_even_tokens
 from kvplan.line import Line
@@ -57,19 +57,19 @@ def plan(model: str | Model, *, notes: Iterable[Assumption] = (), **flags: Any) 
     deployment = make_deployment(**flags)
     read = resolve(model) if isinstance(model, str) else model
     contexts = _contexts(read, deployment)
-    gpu = _gpu(deployment)
+    gpu, deployment = _gpu(deployment)
     now = evaluate(read, deployment, gpu, contexts)
     baseline = _baseline(read, deployment)
     whole = _whole(read, baseline, now)
-    rank = _fullest_rank(read, baseline, now, contexts[-1])
+    ranks = [_fullest_rank(read, baseline, deployment, now, tokens) for tokens in contexts]
     return Plan(
         kvplan_version=__version__,
         inputs=_inputs(read, deployment, contexts, gpu, now),
         assumptions=[*notes, *_assumptions(read, deployment, baseline, now)],
         model=_model_part(read, deployment, now),
         per_sequence=[_sequence(whole, baseline, deployment, now, tokens) for tokens in contexts],
-        crossings=_crossings(whole, rank),
-        per_rank=_per_rank(rank, baseline, deployment, now, contexts),
+        crossings=_crossings(whole, ranks[-1]),
+        per_rank=_per_rank(ranks, baseline, deployment, now, contexts),
         engine=_engine_part(now),
         pool=_pool_part(now.pool),
         capacity=list(now.capacity),
@@ -96,11 +96,15 @@ def _contexts(model: Model, deployment: Deployment) -> list[int]:
     return asked
 
 
-def _gpu(deployment: Deployment) -> Gpu | None:
+def _gpu(deployment: Deployment) -> tuple[Gpu | None, Deployment]:
+    """The GPU, and the deployment with its name and count in place of `auto`: all GPUs of this machine."""
     if deployment.gpu is None:
-        return None
-    name, _ = gpu_and_count(deployment.gpu)
-    return auto_gpu() if name.lower() == "auto" else find_gpu(name)
+        return None, deployment
+    name, count = gpu_and_count(deployment.gpu)
+    if name.lower() != "auto":
+        return find_gpu(name), deployment
+    gpu, here = detect()
+    return gpu, deployment.with_flags(gpu=f"{gpu.name}:{count or deployment.gpus or here}")
 
 
 def _baseline(model: Model, deployment: Deployment) -> Baseline | None:
@@ -116,13 +120,16 @@ def _whole(model: Model, baseline: Baseline | None, now: Evaluation) -> _Sides:
     return _Sides(Holding(mixers, now.dtypes), twin, mixers)
 
 
-def _fullest_rank(model: Model, baseline: Baseline | None, now: Evaluation, tokens: int) -> _Sides | None:
-    """The pipeline stage that keeps most at the longest context, after tensor parallelism."""
+def _fullest_rank(
+    model: Model, baseline: Baseline | None, deployment: Deployment, now: Evaluation, tokens: int
+) -> _Sides | None:
+    """The pipeline stage that keeps most at this length, snapshots included, after tensor parallelism."""
     if now.fleet is None or now.share is None:
         return None
     layout = now.fleet.layout
     holdings = now.share.holdings()
-    stage = max(range(len(holdings)), key=lambda index: holdings[index].bytes(tokens))
+    copies = snapshots_of(deployment, tokens)
+    stage = max(range(len(holdings)), key=lambda index: holdings[index].footprint(tokens, copies).total)
     twin = None
     if baseline is not None:
         start, stop = stage_bounds(len(baseline.blocks), layout.pp)[stage]
@@ -173,13 +180,18 @@ def _crossings(whole: _Sides, rank: _Sides | None) -> Crossings:
 
 
 def _per_rank(
-    rank: _Sides | None, baseline: Baseline | None, deployment: Deployment, now: Evaluation, contexts: list[int]
+    ranks: list[_Sides | None], baseline: Baseline | None, deployment: Deployment, now: Evaluation, contexts: list[int]
 ) -> PerRank | None:
-    if rank is None or now.fleet is None:
+    """The fullest rank at each length; which one that is may differ between short and long ones."""
+    if now.fleet is None:
         return None
     layout = now.fleet.layout
     return PerRank(
-        sequences=[_sequence(rank, baseline, deployment, now, tokens) for tokens in contexts],
+        sequences=[
+            _sequence(rank, baseline, deployment, now, tokens)
+            for rank, tokens in zip(ranks, contexts, strict=True)
+            if rank is not None
+        ],
         weights_bytes=now.weights.rank_bytes if now.weights else None,
         weights_source=now.weights.source if now.weights else "nothing sizes the weights",
         layout={
@@ -208,7 +220,7 @@ def _weights_alone(model: Model, deployment: Deployment) -> WeightReport | None:
     """The whole model's weights where no layout was asked for; None where nothing sizes them."""
     try:
         return weigh(model, Layout(), weights_bytes=deployment.weights, quantization=deployment.quantization)
-    except SourceError:
+    except (SourceError, ConfigError):
         return None
 
 
@@ -261,7 +273,8 @@ def _assumptions(model: Model, deployment: Deployment, baseline: Baseline | None
     if baseline is not None:
         chosen = "--baseline" if deployment.baseline else "the model's own full attention in every mixing layer"
         found.append(Assumption(name="baseline", value=baseline.name, kind="derived", source=chosen))
-    return found + list(now.pool.assumptions if now.pool else ())
+    filled = now.allocation.assumptions if now.allocation else ()
+    return found + list(now.pool.assumptions if now.pool else ()) + list(filled)
 
 
 def _chosen(name: str, value: str, given: bool, reason: str) -> Assumption:

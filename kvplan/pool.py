@@ -1,10 +1,13 @@
 """From a GPU's memory to the pool that caches live in, part by part."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from kvplan.deployment import Deployment, gpu_and_count
 from kvplan.document import Assumption
 from kvplan.errors import UsageError
+from kvplan.gpu import find_gpu
+from kvplan.overheads import Overhead, measured_overheads
 
 DEFAULT_UTILIZATION = 0.92
 """vLLM's --gpu-memory-utilization since 0.20.2; 0.9 before."""
@@ -51,3 +54,42 @@ def bytes_only_pool(memory_bytes: int, weights_bytes: int, utilization: float | 
         source="ideal counts no activations, CUDA graphs or runtime memory, so its pool is an upper bound",
     )
     return Pool(left, left, left, "predicted", memory_bytes, weights_bytes, 0, 0, 0, (stated, bound))
+
+
+def measured_pool(pool: Pool, engine: str, rules_version: str, model: str, tp: int, deployment: Deployment) -> Pool:
+    """A predicted pool with its uncertain parts replaced by what a boot log of the same deployment measured
+    (`kvplan verify LOG --save`); the pool as it is where nobody measured it."""
+    if deployment.gpu is None or pool.weights_bytes is None or pool.source != "predicted":
+        return pool
+    version = deployment.engine_version or rules_version
+    found = next(
+        (
+            one
+            for one in measured_overheads(engine, _gpu_name(deployment.gpu))
+            if _same(one, version, model, tp, deployment)
+        ),
+        None,
+    )
+    if found is None:
+        return pool
+    parts = (pool.activation_bytes or 0) + (pool.graphs_bytes or 0) + (pool.other_bytes or 0)
+    left = pool.bytes + parts - found.other_bytes
+    spread = pool.weights_bytes // 200
+    said = Assumption(
+        "other_bytes", found.other_bytes, "measured", f"a log of {engine} {version} on {found.gpu}, --save"
+    )
+    return replace(
+        pool, bytes=left, low_bytes=left - spread, high_bytes=left + spread, activation_bytes=0, graphs_bytes=0,
+        other_bytes=found.other_bytes, assumptions=(*pool.assumptions[:1], said),
+    )  # fmt: skip
+
+
+def _gpu_name(asked: str) -> str:
+    name = gpu_and_count(asked)[0]
+    return name if name.lower() == "auto" else find_gpu(name).name
+
+
+def _same(one: Overhead, version: str, model: str, tp: int, deployment: Deployment) -> bool:
+    """What decides the overhead: release, model, ranks and the tokens of a batch."""
+    asked = (version, model, tp, deployment.max_num_batched_tokens)
+    return asked == (one.engine_version, one.model, one.tp, one.max_num_batched_tokens)

@@ -10,6 +10,8 @@ from typing import Any
 from kvplan.errors import ProfileError
 
 MAX_PROFILE_BYTES = 4 << 20
+MAX_KEY_DOTS = 1000
+"""The parser takes time with the square of the parts of one key."""
 
 
 def profiles_root() -> Path:
@@ -23,7 +25,7 @@ def user_root() -> Path:
     """Where the user's own profiles live: `$KVPLAN_HOME`, else `$XDG_DATA_HOME/kvplan`, else ~/.local/share/kvplan."""
     if home := os.environ.get("KVPLAN_HOME"):
         return Path(home)
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "kvplan"
+    return Path(os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")) / "kvplan"
 
 
 @cache
@@ -31,22 +33,43 @@ def paths(kind: str) -> dict[str, Path]:
     """Profiles of a kind ("models", "gpus", …) by lower-case file name; the user's win."""
     found: dict[str, Path] = {}
     for root in (profiles_root(), user_root()):
-        folder = root / kind
-        if folder.is_dir():
-            found |= {path.stem.lower(): path for path in sorted(folder.glob("*.toml"))}
+        try:
+            found |= {path.stem.lower(): path for path in sorted((root / kind).glob("*.toml"))}
+        except OSError as error:
+            raise ProfileError(f"{root / kind}: {error.strerror or error}") from None
     return found
+
+
+def text_of(path: Path) -> str:
+    """A profile as text. Raises ProfileError for what is no ordinary file, too large, or too slow to parse."""
+    try:
+        if not path.is_file():
+            raise ProfileError(f"{path}: not an ordinary file")
+        with path.open("rb") as file:
+            raw = file.read(MAX_PROFILE_BYTES + 1)
+        text = raw.decode("utf-8")
+    except OSError as error:
+        raise ProfileError(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ProfileError(f"{path}: not UTF-8 text") from None
+    if len(raw) > MAX_PROFILE_BYTES:
+        raise ProfileError(f"{path}: larger than {MAX_PROFILE_BYTES >> 20} MiB, so not a profile")
+    if any(line.partition("=")[0].count(".") > MAX_KEY_DOTS for line in text.splitlines()):
+        raise ProfileError(f"{path}: a key of more than {MAX_KEY_DOTS} parts")
+    return text
+
+
+def parse(text: str, path: Path) -> dict[str, Any]:
+    """The TOML document. Raises ProfileError where it is none."""
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise ProfileError(f"{path}: not valid TOML: {error}") from None
+    except RecursionError:
+        raise ProfileError(f"{path}: nested too deeply") from None
 
 
 @cache
 def load(path: Path) -> dict[str, Any]:
     """One parsed profile. Raises ProfileError where the file is unreadable, too large or not TOML."""
-    try:
-        if path.stat().st_size > MAX_PROFILE_BYTES:
-            raise ProfileError(f"{path}: larger than {MAX_PROFILE_BYTES >> 20} MiB, so not a profile")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ProfileError(f"{path}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ProfileError(f"{path}: not valid TOML: {error}") from None
-    except RecursionError:
-        raise ProfileError(f"{path}: nested too deeply") from None
+    return parse(text_of(path), path)

@@ -4,21 +4,34 @@ import dataclasses
 from typing import Any
 
 from kvplan import __version__
-from kvplan.document import Plan, PoolPart, Sequence
-from kvplan.errors import NO, TOO_CLOSE, YES
+from kvplan.document import Assumption, Capacity, Plan, PoolPart, Sequence, Verdict
+from kvplan.errors import NO, TOO_CLOSE, YES, UsageError
 from kvplan.gpu import Gpu
 from kvplan.model import Model
-from kvplan.tables import Table, print_csv, print_json, print_markdown, print_rows, print_text
+from kvplan.tables import WIDTH, Table, print_csv, print_json, print_markdown, print_rows, print_text
 from kvplan.units import format_gb, format_gib, format_short, format_tokens
 
 _EXIT = {"yes": YES, "no": NO, "close": TOO_CLOSE}
 _VERDICT = {"yes": "FITS", "no": "DOES NOT FIT", "close": "TOO CLOSE TO CALL"}
+
+MOST_COLUMNS = 4
+"""Contexts beside each other in one table."""
 
 show_rows = print_rows
 
 
 def exit_code(plan: Plan) -> int:
     return _EXIT[plan.verdict.fits] if plan.verdict else YES
+
+
+def output_form(*, json: bool, csv: bool, markdown: bool, explain: bool) -> str:
+    """The one output format that the flags name; "text" without any. Raises UsageError where they name several."""
+    asked = [name for name, given in (("json", json), ("csv", csv), ("markdown", markdown)) if given]
+    if len(asked) > 1:
+        raise UsageError(f"--{asked[0]} and --{asked[1]} are two output formats; give one")
+    if csv and explain:
+        raise UsageError("--explain has no rows of its own in --csv; use --json, which holds every line")
+    return asked[0] if asked else "text"
 
 
 def show_plan(plan: Plan, form: str, *, explain: bool) -> None:
@@ -34,7 +47,9 @@ def show_plan(plan: Plan, form: str, *, explain: bool) -> None:
 
 
 def _head(plan: Plan) -> list[str]:
-    contexts = "  ".join(f"{format_tokens(row.context_tokens)} = {row.context_tokens:,}" for row in plan.per_sequence)
+    contexts = _some(
+        [f"{format_tokens(row.context_tokens)} = {row.context_tokens:,}" for row in plan.per_sequence], "  "
+    )
     layers = " + ".join(f"{count} {kind}" for kind, count in plan.model.layers.items())
     if plan.verdict is None or plan.per_rank is None:
         return [f"{plan.model.name}: {layers}    {contexts}"]
@@ -43,16 +58,31 @@ def _head(plan: Plan) -> list[str]:
     spread = " ".join(f"{name}{layout[name]}" for name in ("tp", "pp", "dcp", "ep") if name == "tp" or layout[name] > 1)
     replicas = f"{layout['replicas']} replica{'s' if layout['replicas'] > 1 else ''}"
     first = f"{plan.model.name} on {gpus}, {spread}, {replicas}, {plan.inputs['engine']}    {contexts}"
-    counts = ", ".join(f"{row.sequences:,} at {format_tokens(row.context_tokens)}" for row in plan.capacity)
-    said = f"{_VERDICT[plan.verdict.fits]}. As typed: {counts}."
-    if plan.verdict.try_:
-        best = plan.verdict.try_[-1]
-        gained = " and ".join(f"{row.sequences:,}" for row in best.sequences)
-        said += f" With {best.flags.count('--')} more flag{'s' if best.flags.count('--') > 1 else ''}: {gained}."
-    return [
-        first,
-        said if plan.verdict.fits == "yes" else f"{said} {plan.verdict.reason[0].upper()}{plan.verdict.reason[1:]}.",
-    ]
+    counts = _some([f"{row.sequences:,} at {format_tokens(row.context_tokens)}" for row in plan.capacity], ", ")
+    said = _VERDICT[plan.verdict.fits]
+    if plan.verdict.fits != "yes":
+        said += f": {plan.verdict.reason}"
+    return [first, f"{said}. As typed: {counts}.{_gained(plan.verdict)}"]
+
+
+def _some(items: list[str], between: str) -> str:
+    """All of a few, else the first and the last."""
+    return between.join(items) if len(items) <= MOST_COLUMNS else f"{items[0]} … {items[-1]}"
+
+
+def _gained(verdict: Verdict) -> str:
+    """What the last suggestion comes to: further flags on the same GPUs, or other GPUs."""
+    if not verdict.try_:
+        return ""
+    best = verdict.try_[-1]
+    words, flags = best.flags.split(), best.flags.count("--")
+    how = f"With {flags} more flag{'s' if flags > 1 else ''}"
+    if "--gpu" in words:
+        nodes = words[words.index("--nodes") + 1] if "--nodes" in words else "1"
+        name, _, count = words[words.index("--gpu") + 1].partition(":")
+        how = f"On {f'{nodes} nodes of ' if nodes != '1' else ''}{count}x {name.upper()}"
+    counts = [f"{row.sequences:,}" for row in best.sequences]
+    return f" {how}: {' and '.join(counts) if len(counts) < 3 else _some(counts, ', ')}."
 
 
 def _facts(plan: Plan) -> list[str]:
@@ -67,10 +97,20 @@ def _facts(plan: Plan) -> list[str]:
             f"WEIGHTS    {format_gib(plan.model.weights_bytes)} ({format_gb(plan.model.weights_bytes)}), "
             f"{plan.model.weights_kind}"
         )
-    assumed = [f"{item.name} {item.value}" for item in plan.assumptions if item.kind == "assumed"]
+    assumed = [_assumed(item) for item in plan.assumptions if item.kind == "assumed"]
     if assumed:
         lines.append(f"ASSUMED    {'; '.join(assumed)}")
     return lines
+
+
+def _assumed(item: Assumption) -> str:
+    """Name and value in short; a default of the config carries its own name in its value."""
+    if item.name == "config_default":
+        return str(item.value)
+    if type(item.value) is int:
+        short = item.name.removesuffix("_bytes")
+        return f"{short} {format_gib(item.value) if short != item.name else f'{item.value:,}'}"
+    return f"{item.name} {item.value}"
 
 
 def _pool_line(pool: PoolPart) -> str:
@@ -87,7 +127,7 @@ def _pool_line(pool: PoolPart) -> str:
     )
     return (
         f"{format_gib(total)} = weights {format_gib(weights)} + other {format_gib(other)} "
-        f"+ pool {format_gib(pool.bytes)}{spread} + left alone {format_gib(unused)}"
+        f"+ pool {format_gib(pool.bytes)}{spread} + unused {format_gib(unused)}"
     )
 
 
@@ -122,44 +162,64 @@ def _crossing_lines(plan: Plan) -> list[str]:
 
 
 def _tables(plan: Plan) -> list[Table]:
-    tables = [_capacity_table(plan)] if plan.capacity else []
+    tables = _capacity_tables(plan, 0, len(plan.capacity)) if plan.capacity else []
     tables.append(_bytes_table("BYTES OF ONE SEQUENCE, whole model", plan.per_sequence))
     if plan.per_rank is not None and max(plan.per_rank.layout[axis] for axis in ("tp", "pp", "dcp")) > 1:
         tables.append(_bytes_table("BYTES OF ONE SEQUENCE, one rank", plan.per_rank.sequences))
     return tables
 
 
-def _capacity_table(plan: Plan) -> Table:
-    contexts = [format_tokens(row.context_tokens) for row in plan.capacity]
-    binds = " / ".join(dict.fromkeys(row.binds for row in plan.capacity))
-    rows = [("as typed", *(f"{row.sequences:,} ({row.low:,}-{row.high:,})" for row in plan.capacity), binds)]
-    if any(row.deployment_sequences != row.sequences for row in plan.capacity):
-        rows.append(("all replicas", *(f"{row.deployment_sequences:,}" for row in plan.capacity), ""))
+def _capacity_tables(plan: Plan, first: int, last: int) -> list[Table]:
+    """One table, or several under each other where the contexts are too many for 80 columns."""
+    table = _capacity_table(plan, slice(first, last))
+    if last - first == 1 or (last - first <= MOST_COLUMNS and table.width <= WIDTH):
+        return [table]
+    middle = first + min(MOST_COLUMNS, (last - first + 1) // 2)
+    return [*_capacity_tables(plan, first, middle), *_capacity_tables(plan, middle, last)]
+
+
+def _capacity_table(plan: Plan, part: slice) -> Table:
+    """Counts at some of the contexts, under the flags as typed and under each suggestion."""
+    shown = plan.capacity[part]
+    contexts = [format_tokens(row.context_tokens) for row in shown]
+    binds = " / ".join(dict.fromkeys(row.binds for row in shown))
+    rows = [("as typed", *(_ranged(row) for row in shown), binds)]
+    if any(row.deployment_sequences != row.sequences for row in shown):
+        rows.append(("all replicas", *(f"{row.deployment_sequences:,}" for row in shown), ""))
     if plan.inputs["engine"] != "ideal":
-        rows.append(("bytes alone (ideal)", *(f"{row.ideal:,}" for row in plan.capacity), ""))
+        rows.append(("bytes alone (ideal)", *(f"{row.ideal:,}" for row in shown), ""))
     before = ""
     for attempt in plan.verdict.try_ if plan.verdict else ():
         added = attempt.flags.startswith(before) and "--gpu " not in attempt.flags
         label = f"+ {attempt.flags.removeprefix(before).strip()}" if added else f"instead {attempt.flags}"
-        rows.append((label, *(f"{row.sequences:,}" for row in attempt.sequences), ""))
+        rows.append((label, *(f"{row.sequences:,}" for row in attempt.sequences[part]), ""))
         before = attempt.flags
-    return Table("", ("AT ONCE per replica, safe (range)", *contexts, "binds"), rows)
+    ranged = " (range)" if any(row.low != row.high for row in shown) else ""
+    return Table("", (f"AT ONCE per replica, safe{ranged}", *contexts, "binds"), rows)
+
+
+def _ranged(row: Capacity) -> str:
+    """Sequences, and what the ends of the pool's range would hold where that differs."""
+    spread = "" if row.low == row.high else f" ({row.low:,}-{row.high:,})"
+    return f"{row.sequences:,}{spread}"
 
 
 def _bytes_table(title: str, rows: list[Sequence]) -> Table:
+    """Exact bytes and their parts; the short total and the baseline make room where there are many parts."""
     sizes = [_columns(row) for row in rows]
-    parts = [name for name in sizes[0] if any(size[name] for size in sizes)]
-    with_baseline = any(row.baseline for row in rows)
-    columns = ("context", *parts, "total", "exact bytes", *(("baseline", "saving") if with_baseline else ()))
-    body = []
-    for row, size in zip(rows, sizes, strict=True):
-        cells = [format_tokens(row.context_tokens), *(format_short(size[name]) for name in parts)]
-        cells += [format_short(row.total_bytes), f"{row.total_bytes:,}"]
-        if with_baseline:
-            cells.append(format_short(row.baseline.total_bytes) if row.baseline else "")
-            cells.append(f"{row.saving:.1%}" if row.saving is not None else "")
-        body.append(tuple(cells))
-    return Table(title, columns, body)
+    cells = {"context": [format_tokens(row.context_tokens) for row in rows]}
+    cells |= {
+        name: [format_short(size[name]) for size in sizes] for name in sizes[0] if any(size[name] for size in sizes)
+    }
+    cells["total"] = [format_short(row.total_bytes) for row in rows]
+    cells["exact bytes"] = [f"{row.total_bytes:,}" for row in rows]
+    if any(row.baseline for row in rows):
+        cells["baseline"] = [format_short(row.baseline.total_bytes) if row.baseline else "" for row in rows]
+        cells["saving"] = [f"{row.saving:.1%}" if row.saving is not None else "" for row in rows]
+    for spare in ("total", "baseline"):
+        if sum(2 + max(map(len, (name, *column))) for name, column in cells.items()) - 2 > WIDTH:
+            cells.pop(spare, None)
+    return Table(title, tuple(cells), list(zip(*cells.values(), strict=True)))
 
 
 def _columns(row: Sequence) -> dict[str, int]:
@@ -174,21 +234,22 @@ def _columns(row: Sequence) -> dict[str, int]:
 
 
 def _explained(plan: Plan) -> list[Table]:
-    rows = [
-        (
-            format_tokens(line.context_tokens) if line.context_tokens else "",
-            line.owner,
-            line.name,
-            f"{line.bytes:,}",
-            line.formula,
-        )
+    """Every line of the ledger, and what the figures rest on."""
+    cache = [
+        (format_tokens(line.context_tokens), line.owner, line.name, f"{line.bytes:,}", line.formula)
         for line in plan.ledger
+        if line.context_tokens
+    ]
+    weights = [
+        (line.owner, line.name, f"{line.bytes:,}", line.formula) for line in plan.ledger if not line.context_tokens
     ]
     notes = [(item.name, str(item.value), item.kind, item.source) for item in plan.assumptions]
-    return [
-        Table("LEDGER", ("context", "owner", "tensor", "bytes", "= arithmetic"), rows),
+    tables = [
+        Table("LEDGER of one sequence", ("context", "owner", "tensor", "bytes", "= arithmetic"), cache),
+        Table("LEDGER of the weights", ("owner", "format", "bytes", "= arithmetic"), weights),
         Table("RESTS ON", ("name", "value", "kind", "source"), notes),
     ]
+    return [table for table in tables if table.rows]
 
 
 def _csv_rows(plan: Plan) -> list[dict[str, Any]]:
@@ -245,7 +306,12 @@ def show_model(model: Model, *, as_json: bool) -> None:
 
 def _flat(value: Any) -> str:
     if isinstance(value, dict):
-        return "; ".join(f"{key} {item}" for key, item in value.items() if item not in (None, ""))
+        parts = {key: _flat(item) for key, item in value.items() if item not in (None, "")}
+        return "; ".join(
+            item if key in ("title", "url", "note", "origin") else f"{key} {item}" for key, item in parts.items()
+        )
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, list):
         return ", ".join(str(item) for item in value)
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -265,9 +331,12 @@ def gpu_row(gpu: Gpu) -> dict[str, Any]:
 
 def show_gpu(gpu: Gpu, *, as_json: bool) -> None:
     """A GPU with the source of each figure."""
-    facts = gpu.model_dump(mode="json")
+    facts = gpu.model_dump(mode="json", by_alias=True)
     if as_json:
         head = {"schema": "kvplan.gpu/1", "kvplan_version": __version__, "inputs": {"gpu": gpu.name}, "assumptions": []}
         print_json(facts | head)
         return
-    print_text([], [Table("", ("field", "value"), [(name, _flat(value)) for name, value in facts.items()])])
+    sources = [(f"source of {name}", _flat(value)) for name, value in facts.pop("source").items()]
+    del facts["schema"]
+    rows = [(name, _flat(value)) for name, value in facts.items() if value is not None]
+    print_text([], [Table("", ("field", "value"), rows + sources)])

@@ -10,6 +10,8 @@ from kvplan.errors import KvplanError
 from kvplan.gpu import Gpu
 from kvplan.model import Model
 from kvplan.placement import max_dcp
+from kvplan.units import ceil_div
+from kvplan.weights import WeightReport
 
 MOST_GPUS = 64
 
@@ -17,18 +19,26 @@ MOST_GPUS = 64
 def suggest(model: Model, deployment: Deployment, gpu: Gpu | None, contexts: list[int], now: Evaluation) -> list[Try]:
     """Cumulative steps, each kept only where it adds sequences at some length; more GPUs where nothing fits."""
     tries: list[Try] = []
+    best = now
+    for spelled, best in _climb(model, deployment, gpu, contexts, now):
+        tries.append(_row(spelled, best))
+    if not _holds(best):
+        tries += _more_gpus(model, deployment, gpu, contexts, now)
+    return tries
+
+
+def _climb(
+    model: Model, deployment: Deployment, gpu: Gpu | None, contexts: list[int], now: Evaluation
+) -> Iterator[tuple[str, Evaluation]]:
+    """Flags as typed and what they give, one flag more each time."""
     flags: dict[str, Any] = {}
     best, spelled = now, ""
     for name, value in _steps(model, deployment, now):
         changed = flags | {name: value}
-        result = _attempt(model, deployment.with_flags(**changed), gpu, contexts)
-        if result is None or not _better(result, best):
-            continue
-        flags, best, spelled = changed, result, f"{spelled} --{name.replace('_', '-')} {value}".strip()
-        tries.append(_row(spelled, result))
-    if not best.capacity or best.capacity[-1].sequences == 0:
-        tries += _more_gpus(model, deployment.with_flags(**flags), gpu, contexts, spelled, now)
-    return tries
+        result = _attempt(model, deployment.with_flags(**changed), gpu, contexts, now.weights)
+        if result is not None and _better(result, best):
+            flags, best, spelled = changed, result, f"{spelled} --{name.replace('_', '-')} {value}".strip()
+            yield spelled, best
 
 
 def _steps(model: Model, deployment: Deployment, now: Evaluation) -> Iterator[tuple[str, Any]]:
@@ -41,25 +51,39 @@ def _steps(model: Model, deployment: Deployment, now: Evaluation) -> Iterator[tu
 
 
 def _more_gpus(
-    model: Model, deployment: Deployment, gpu: Gpu | None, contexts: list[int], spelled: str, now: Evaluation
+    model: Model, deployment: Deployment, gpu: Gpu | None, contexts: list[int], now: Evaluation
 ) -> Iterator[Try]:
-    """The first doubling of the GPUs of a replica that holds the longest context."""
+    """The first doubling of the GPUs of a replica that holds the longest context, with further flags if it must."""
     if now.fleet is None or gpu is None:
         return
-    tp = now.fleet.layout.tp * 2
+    node, tp = max(gpu.gpus_per_node, now.fleet.per_node), now.fleet.layout.tp * now.fleet.layout.pp * 2
     while tp <= MOST_GPUS:
-        flags = {"gpu": f"{gpu.name}:{tp}", "gpus": None, "tp": tp, "nodes": 1, "dp": None, "dcp": 1, "ep": 1}
-        result = _attempt(model, deployment.with_flags(**flags), gpu, contexts)
-        if result is not None and result.capacity and result.capacity[-1].sequences:
-            yield _row(f"--gpu {gpu.name}:{tp} --tp {tp} {spelled}".strip(), result)
+        on_node, nodes = min(tp, node), ceil_div(tp, node)
+        flags = {"gpu": f"{gpu.name}:{on_node}", "gpus": None, "nodes": nodes, "tp": tp, "pp": 1, "dp": None}
+        larger = deployment.with_flags(**flags, dcp=1, ep=1)
+        spelled = f"--gpu {gpu.name}:{on_node}{f' --nodes {nodes}' if nodes > 1 else ''} --tp {tp}"
+        result = _attempt(model, larger, gpu, contexts)
+        steps = _climb(model, larger, gpu, contexts, result) if result is not None else iter(())
+        added = ""
+        while result is not None and not _holds(result):
+            added, result = next(steps, ("", None))
+        if result is not None:
+            yield _row(f"{spelled} {added}".strip(), result)
             return
         tp *= 2
 
 
-def _attempt(model: Model, deployment: Deployment, gpu: Gpu | None, contexts: list[int]) -> Evaluation | None:
+def _holds(result: Evaluation) -> bool:
+    """True where at least one sequence of the longest length fits."""
+    return bool(result.capacity) and result.capacity[-1].sequences > 0
+
+
+def _attempt(
+    model: Model, deployment: Deployment, gpu: Gpu | None, contexts: list[int], weights: WeightReport | None = None
+) -> Evaluation | None:
     """The evaluation, or None where the model cannot be served like that."""
     try:
-        return evaluate(model, deployment, gpu, contexts)
+        return evaluate(model, deployment, gpu, contexts, weights)
     except KvplanError:
         return None
 

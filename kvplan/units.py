@@ -15,6 +15,7 @@ GIB = 1 << 30
 
 MAX_TOKENS = 1 << 40
 MAX_BYTES = 1 << 60
+MAX_LENGTHS = 256
 
 _TOKEN_SUFFIX = {"": 1, "k": 10**3, "K": 1 << 10, "m": 10**6, "M": 1 << 20, "g": 10**9, "G": 1 << 30}
 _SIZE_SUFFIX = {
@@ -51,9 +52,14 @@ def parse_tokens(text: str) -> int:
 
 def parse_token_list(text: str) -> list[int]:
     """Comma-separated token counts, each once, in the order given."""
-    parts = [part for part in text.split(",") if part.strip()]
-    if not parts:
-        raise UsageError("--context is empty; write for example --context 128K,1M")
+    parts = text.split(",", MAX_LENGTHS)
+    if not all(part.strip() for part in parts):
+        raise UsageError(f"--context {text[:40]!r} holds an empty length; write for example --context 128K,1M")
+    if len(parts) > MAX_LENGTHS:
+        raise UsageError(f"--context holds more than {MAX_LENGTHS} lengths")
+    for part in parts[1:]:
+        if part.strip().startswith("0") and part.strip() != "0":
+            raise UsageError(f"--context {text[:40]!r}: the comma separates lengths; write 131072 and not 131,072")
     return list(dict.fromkeys(parse_tokens(part) for part in parts))
 
 
@@ -67,6 +73,11 @@ def parse_size(text: str) -> int:
 
 def _suffix(text: str) -> str:
     return text.strip().lstrip("0123456789_,. ") if len(text) <= 40 else "?"
+
+
+def printable(text: str) -> str:
+    """Text safe for a terminal: line ends, control and direction characters as escapes (`\\x1b`)."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def format_gib(size_bytes: int) -> str:

@@ -22,7 +22,8 @@ CONFIG = {
     "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
     "torch_dtype": "bfloat16", "max_position_embeddings": 131072, "tie_word_embeddings": False,
 }  # fmt: skip
-KVFIT = "import json, sys; from kvfit.architectures import estimate_cache; estimate_cache(json.load(open(sys.argv[1])))"
+KVFIT = "import json, sys; from kvfit.architectures import estimate_cache; "
+KVFIT += "estimate_cache(json.load(open(sys.argv[1])), context_tokens=131072)"
 
 
 def measure(command: list[str], repeat: int) -> tuple[float, float]:

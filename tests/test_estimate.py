@@ -95,3 +95,15 @@ def test_capacity_is_the_pool_over_the_bytes(kvplan_json: Json) -> None:
     per_rank = plan["per_rank"]["sequences"][0]["total_bytes"]
     fits = plan["capacity"][0]["sequences"]
     assert fits * per_rank <= 40 << 30 < (fits + 1) * per_rank
+
+
+@pytest.mark.parametrize(
+    ("model", "flags"),
+    [("mimo-v2-flash", ("--tp", "4", "--pp", "2")), ("kimi-linear", ("--pp", "2", "--snapshots", "5"))],
+)
+def test_one_rank_is_the_fullest_at_each_length(kvplan_json: Json, model: str, flags: tuple[str, ...]) -> None:
+    """No rank can hold less than an even share of a sequence while it is called the fullest."""
+    plan = kvplan_json("estimate", model, "--context", "127,4096,32768", *flags)
+    ranks = plan["per_rank"]["layout"]["tp"] * plan["per_rank"]["layout"]["pp"]
+    for whole, rank in zip(plan["per_sequence"], plan["per_rank"]["sequences"], strict=True):
+        assert rank["total_bytes"] * ranks >= whole["total_bytes"]

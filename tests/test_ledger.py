@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvplan.dtypes import Dtypes
@@ -75,6 +75,7 @@ def test_a_step_never_reads_more_than_is_kept(stack: list[Layer], dtypes: Dtypes
         assert layer.read_bytes(dtypes, tokens) <= Holding([layer], dtypes).bytes(tokens)
 
 
+@settings(deadline=None)
 @given(STACK, STACK, DTYPES, st.integers(1, 3))
 def test_break_even_is_what_a_search_finds(one: list[Layer], other: list[Layer], dtypes: Dtypes, dcp: int) -> None:
     hybrid, baseline = Holding(one, dtypes, dcp), Holding(other, dtypes, dcp)

@@ -1,5 +1,6 @@
 """GGUF files that the gguf package wrote."""
 
+import struct
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
@@ -69,6 +70,8 @@ def read(tmp_path: Path) -> Callable[..., Model]:
     [
         ("llama", BASE, {"full": 4}), ("qwen2", BASE, {"full": 4}), ("qwen3", BASE, {"full": 4}),
         ("qwen3moe", EXPERTS, {"full": 4}), ("minimax-m2", EXPERTS, {"full": 4}),
+        ("mistral3", BASE | {"context_length": 131072}, {"full": 4}),
+        ("mistral3", BASE | {"attention.sliding_window": 1024}, {"swa": 4}),
         ("gpt-oss", EXPERTS | {"attention.sliding_window": 128}, {"swa": 2, "full": 2}),
         ("gemma2", BASE | {"attention.sliding_window": 1024}, {"swa": 2, "full": 2}),
         ("gemma3", BASE | {"block_count": 12, "attention.sliding_window": 512}, {"swa": 10, "full": 2}),
@@ -159,3 +162,32 @@ def test_files_of_noise(tmp_path: Path) -> None:
             resolve(str(tmp_path / "b.gguf"))
         except KvplanError as error:
             assert "\n" not in str(error)
+
+
+def _string(text: bytes) -> bytes:
+    return struct.pack("<Q", len(text)) + text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        struct.pack("<IQ", 9, 1) * 5000 + struct.pack("<IQ", 4, 0),
+        struct.pack("<IQ", 9, 1 << 60),
+        struct.pack("<Q", 1 << 62),
+    ],
+)
+def test_a_header_that_nests_or_counts_without_end_is_one_error(tmp_path: Path, value: bytes) -> None:
+    key = _string(b"general.architecture") + struct.pack("<I", 8 if len(value) == 8 else 9)
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + key + value)
+    with pytest.raises(KvplanError):
+        resolve(str(path))
+
+
+def test_a_split_count_that_is_no_number_is_one_error(tmp_path: Path) -> None:
+    fields = ((b"general.architecture", b"llama"), (b"split.count", b"x"))
+    body = b"".join(_string(key) + struct.pack("<I", 8) + _string(value) for key, value in fields)
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 2) + body)
+    with pytest.raises(KvplanError, match="llama"):
+        resolve(str(path))

@@ -290,3 +290,11 @@ def test_one_tensor_in_two_files(tmp_path: Path) -> None:
         write(tmp_path / f"part-{number}.safetensors", {"model.norm.weight": ("BF16", (64,))})
     with pytest.raises(SourceError, match="two weight files"):
         resolve(str(tmp_path))
+
+
+def test_a_shard_without_its_siblings_is_no_checkpoint(tmp_path: Path) -> None:
+    header = json.dumps({"model.norm.weight": {"dtype": "BF16", "shape": [4], "data_offsets": [0, 8]}}).encode()
+    (tmp_path / "model-00001-of-00003.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
+    tensors, lacking = read_folder(tmp_path)
+    assert tensors == ()
+    assert "model-00002-of-00003.safetensors and 1 more of 3 weight files are not here" in lacking

@@ -28,7 +28,7 @@ def test_a_fresh_environment_plans_from_the_wheel(tmp_path: Path) -> None:
     _run(tools / "pip", "install", "--quiet", wheel, cwd=tmp_path)
     plan = json.loads(_run(tools / "kvplan", "estimate", "kimi-k3", "--context", "128K", "--json", cwd=tmp_path))
     assert plan["per_sequence"][0]["total_bytes"] == 4_073_250_816
-    assert "H200" in _run(tools / "kvplan", "gpus", "list", cwd=tmp_path)
+    assert "h200" in _run(tools / "kvplan", "gpus", "list", cwd=tmp_path)
     installed = _run(tools / "pip", "list", "--format=freeze", cwd=tmp_path).lower()
     assert not any(name in installed for name in ("torch", "triton", "pytest", "ruff"))
     size = sum(

@@ -11,17 +11,22 @@ MAX_LAYERS = 4096
 _MAY_STORE = re.compile(
     r"window|sliding|chunk|kv|key_value|cache|compress|index|sparse|^linear_|mamba|ssm|conv|state|recurr|latent|lora_rank"
     r"|layer_types|pattern|block_type|shared_layer|share_|yoco|cross_att|memory|retention|delta|head_dim|num_.*heads"
-    r"|num_.*groups|attention_type|attn_type|block_configs"
+    r"|num_.*groups|attention_type|attn_type|block_configs|per_layer_config|encoder_decoder|multi_query|head_size|loop"
+    r"|swa_|hybrid|local_att|global_att|full_att|attn_layer_|attention_layers|layer_id|layer_ind|interval|period"
+    r"|_mla|mla_|use_cla|cla_share|lightning|kda|attention_config|attn_config|other_setting|bidirectional|_dsa|nsa_|layer_sharing|meta_token|sink_token"
+    r"|ut_steps|decoder_layers|layer_group|attention_method|att_impl"
 )
 _HARMLESS = re.compile(
-    r"initializer|_bias$|dropout|use_cache$|hidden_states|cache_implementation|^rope_|^_|topk|top_k|_norm$|token_id"
-    r"|token_index|mlp_layer_types|interleav|loss|aux_|ring_|rescale|checkpointing|return_"
+    r"initializer|_bias$|dropout|use_cache$|hidden_states|cache_implementation|rope_theta|^rope_|^_(?!sliding)|_norm$"
+    r"|token_id|token_index|mlp_layer_types|loss|aux_|rescale|checkpointing|return_|alpha_factor|beta_factor|moe_|expert"
+    r"|vision|image|video|audio|img_|^transformers|^layernorm_"
 )
 _GENERATION = frozenset({
-    "chunk_size_feed_forward", "cross_attention_hidden_size", "num_beam_groups", "diversity_penalty", "pruned_heads",
-    "encoder_no_repeat_ngram_size", "is_decoder", "is_encoder_decoder", "num_return_sequences", "ignore_index",
-    "remove_invalid_values",
+    "chunk_size_feed_forward", "num_beam_groups", "diversity_penalty", "pruned_heads", "encoder_no_repeat_ngram_size",
+    "is_decoder", "num_return_sequences", "ignore_index", "remove_invalid_values",
 })  # fmt: skip
+_MTP_BLOCKS = ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+_SHAPE = ("num_hidden_layers", "hidden_size")
 _REQUIRED: Any = object()
 
 
@@ -47,14 +52,15 @@ class Config:
         return ConfigError(f"{self.name(key)}: {problem}")
 
     def get(self, *keys: str, default: Any = _REQUIRED) -> Any:
-        """The first of `keys` that is present and not null."""
-        found = None
-        for key in keys:
-            self.read.add(key)
-            if found is None and self.data.get(key) is not None:
-                found = self.data[key]
-        if found is not None:
-            return found
+        """What stands under any of `keys`, which are spellings of one field, and is not null."""
+        self.read.update(keys)
+        stated = {key: self.data[key] for key in keys if self.data.get(key) is not None}
+        for key, value in stated.items():
+            first = next(iter(stated))
+            if value != stated[first]:
+                raise self.fail(key, f"{_shown(value)} contradicts {first} {_shown(stated[first])}")
+        if stated:
+            return next(iter(stated.values()))
         if self.outer is not None and any(self.outer.data.get(key) is not None for key in keys):
             return self.outer.get(*keys)
         if default is _REQUIRED:
@@ -64,6 +70,10 @@ class Config:
     def has(self, key: str) -> bool:
         """True when the key is present here or outside and not null. Does not count as reading it."""
         return self.data.get(key) is not None or (self.outer is not None and self.outer.has(key))
+
+    def absent(self, key: str) -> bool:
+        """True when the key stands nowhere, not even as null: then the default of the class holds."""
+        return key not in self.data and (self.outer is None or self.outer.absent(key))
 
     def integer(self, *keys: str, default: Any = _REQUIRED, minimum: int = 1, maximum: int = MAX_INT) -> int:
         """An integer in range. With a default, an absent field is recorded as defaulted."""
@@ -146,8 +156,9 @@ class Config:
         return self.integer(*(keys or ("num_hidden_layers",)), maximum=MAX_LAYERS)
 
     def cut(self, key: str, values: list[Any], layers: int) -> list[Any]:
-        """A per-layer list cut at the decoder's depth: longer ones carry MTP entries, shorter ones are errors."""
-        if len(values) < layers:
+        """A per-layer list cut at the depth of the decoder: one more entry for each MTP block may follow, no others."""
+        blocks = [size for name in _MTP_BLOCKS if type(size := self.get(name, default=0)) is int]
+        if not layers <= len(values) <= layers + max(blocks, default=0):
             raise self.fail(key, f"has {len(values)} entries for {layers} layers")
         return values[:layers]
 
@@ -157,16 +168,36 @@ class Config:
         return names + [name for child in self.children for name in child.unread()]
 
     def refuse_unread(self) -> None:
-        """Raise for an unread key that may change what is stored."""
+        """Raise for an unread key that may change what is stored, here or in the wrapper around."""
         for key, value in self.data.items():
-            if key in self.read or key in _GENERATION or isinstance(value, dict) or not _says_something(value):
-                continue
-            if _MAY_STORE.search(key) and not _HARMLESS.search(key):
+            if key not in self.read and _says_something(value) and _may_store(key, value):
                 raise self.fail(
                     key, f"{_shown(value)} is not modelled for this architecture and may change what is stored"
                 )
         for child in self.children:
             child.refuse_unread()
+
+    def refuse_contradictions(self) -> None:
+        """Raise where a wrapper repeats a key of its text config with another value."""
+        outer = self.outer
+        while outer is not None:
+            for key in self.data.keys() & outer.data.keys():
+                mine, theirs = self.data[key], outer.data[key]
+                if (key in _SHAPE or _may_store(key, mine)) and None not in (mine, theirs) and mine != theirs:
+                    raise outer.fail(key, f"{_shown(theirs)} contradicts {self.name(key)} {_shown(mine)}")
+                outer.ignore(key)
+            outer = outer.outer
+
+
+def _may_store(key: str, value: Any) -> bool:
+    """True for the name of something that may change what is stored, or an object that holds such a name."""
+    if key in _GENERATION or _HARMLESS.search(key):
+        return False
+    if _MAY_STORE.search(key):
+        return True
+    return isinstance(value, dict) and any(
+        _says_something(inner) and _may_store(str(name), None) for name, inner in value.items()
+    )
 
 
 def _says_something(value: Any) -> bool:

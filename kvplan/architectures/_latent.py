@@ -20,6 +20,8 @@ def latent_layers(cfg: Config) -> tuple[list[Layer], tuple[Layer, ...]]:
     """Decoder and MTP mixers: MLA, with a sparse index where `index_topk` says so. MTP blocks own their index."""
     cfg.ignore(*_UNUSED)
     cfg.only("layer_types", *_TYPES)
+    if not cfg.flag("use_mla", True):
+        raise cfg.fail("use_mla", "false (keys and values for every head) is not modelled here")
     depth, mtp = cfg.layers(), cfg.count("num_nextn_predict_layers", maximum=64)
     latent, rope = cfg.integer("kv_lora_rank"), cfg.integer("qk_rope_head_dim", minimum=0)
     if not cfg.has("index_topk") and not cfg.has("index_head_dim"):

@@ -5,9 +5,10 @@ from functools import cache
 from typing import Any
 
 from kvplan.architectures._config import Config
-from kvplan.architectures._registry import LAYERS, WEIGHTS
+from kvplan.architectures._registry import LAYERS, WEIGHTS, Decoder
 from kvplan.dtypes import canonical
 from kvplan.errors import ConfigError, MissingField
+from kvplan.layers.full import Full
 from kvplan.model import Inventory, Model, Published, Source, Tensor
 from kvplan.registry import import_all
 
@@ -46,13 +47,19 @@ def read_config(
     decoder = LAYERS[model_type](cfg)
     if not decoder.blocks:
         raise cfg.fail("num_hidden_layers", "the config describes no decoder layer")
+    _check_heads(cfg, decoder)
     weights, weights_missing = _weights(cfg, model_type)
     quantization = _quantization(cfg)
     outermost = cfg.outer or cfg
-    outermost.ignore(*_NOT_TEXT, *_TEXT_KEYS)
+    outermost.ignore(*_NOT_TEXT, *_TEXT_KEYS, *cfg.read)
     cfg.ignore(*_NOT_TEXT)
     context = decoder.max_context_tokens or _max_context(cfg)
+    if cfg.get("is_causal", default=True) is False:
+        raise cfg.fail("is_causal", "false (an encoder, no cache) is not modelled")
+    cfg.refuse_contradictions()
     cfg.refuse_unread()
+    if outermost is not cfg:
+        outermost.refuse_unread()
     unread = cfg.unread() + (outermost.unread() if outermost is not cfg else [])
     return Model(
         name=name,
@@ -99,6 +106,15 @@ def _text_config(root: Config) -> Config:
     return cfg
 
 
+def _check_heads(cfg: Config, decoder: Decoder) -> None:
+    """Query heads share KV heads evenly, whatever the family."""
+    for layer in {layer for block in decoder.blocks for layer in block if isinstance(layer, Full)}:
+        if decoder.num_attention_heads % layer.kv_heads:
+            raise cfg.fail(
+                "num_attention_heads", f"{decoder.num_attention_heads} is not a multiple of {layer.kv_heads} KV heads"
+            )
+
+
 def _weights(cfg: Config, model_type: str) -> tuple[Inventory | None, str]:
     """The weights, or the name of the field without which they cannot be sized."""
     weigher = WEIGHTS.get(model_type)
@@ -143,7 +159,7 @@ def _max_context(cfg: Config) -> int | None:
 
 
 def _quantization(cfg: Config) -> dict[str, Any]:
-    value = cfg.get("quantization_config", "compression_config", default={})
+    value = cfg.get("quantization_config", "compression_config", "quantization", default={})
     if not isinstance(value, dict):
         raise cfg.fail("quantization_config", "expected an object")
     expert_dtype = cfg.get("expert_dtype", default=None)

@@ -4,14 +4,15 @@ The linear layers are lightning attention, or Kimi Delta Attention where the con
 the full ones are latent where it has `kv_lora_rank` (SGLang configs/bailing_hybrid, vLLM bailing_moe_linear and _v3).
 """
 
+from kvplan.architectures._attention import read_heads
 from kvplan.architectures._config import Config
+from kvplan.architectures._heads import quotient
 from kvplan.architectures._latent import full_by_name, latent_attention, moe_layers, mtp_extras
 from kvplan.architectures._parts import block_norms, embeddings, gqa, mlp, moe, vector
 from kvplan.architectures._registry import Decoder, reads, weighs
 from kvplan.errors import MissingField
 from kvplan.layers.base import Layer
 from kvplan.layers.delta import Kda
-from kvplan.layers.full import Full
 from kvplan.layers.linear import Lightning
 from kvplan.layers.mla import Mla
 from kvplan.model import Inventory, Weight
@@ -22,14 +23,8 @@ _TAPS = ("short_conv_kernel_size", "linear_conv_kernel_dim")
 _UNUSED = (
     "num_key_value_heads", "head_dim", "q_lora_rank", "qk_nope_head_dim", "qk_head_dim", "v_head_dim", "linear_silu",
     "linear_rope", "linear_backend", "linear_attn_norm_group_size", "sliding_window", "max_window_layers",
+    "kda_safe_gate", "kda_lower_bound",
 )  # fmt: skip
-
-
-def _heads(cfg: Config) -> tuple[int, int, int]:
-    """Query heads, KV heads, head width."""
-    heads = cfg.integer("num_attention_heads")
-    kv_heads = cfg.integer("num_key_value_heads", default=heads)
-    return heads, kv_heads, cfg.maybe("head_dim") or cfg.integer("hidden_size") // heads
 
 
 def _decoder(cfg: Config, kinds: list[Layer], mtp: Layer) -> Decoder:
@@ -48,8 +43,7 @@ def _decoder(cfg: Config, kinds: list[Layer], mtp: Layer) -> Decoder:
 @reads("bailing_moe", "bailing_moe_v2")
 def softmax_layers(cfg: Config) -> Decoder:
     cfg.only("layer_types", "full_attention")
-    _, kv_heads, head_dim = _heads(cfg)
-    layer: Layer = Full(kv_heads, head_dim, head_dim)
+    layer: Layer = read_heads(cfg).full
     return _decoder(cfg, [layer] * cfg.layers(), layer)
 
 
@@ -70,8 +64,8 @@ def _full_layers(cfg: Config, depth: int) -> list[bool]:
 
 def _linear_dims(cfg: Config) -> tuple[int, int, int | None]:
     """Heads, head width and convolution taps. transformers saves head_dim as the rope width, hence the first keys."""
-    heads = cfg.integer("linear_num_heads", "num_attention_heads")
-    head_dim = cfg.maybe("linear_head_dim", "head_dim") or cfg.integer("hidden_size") // heads
+    heads = cfg.maybe("linear_num_heads") or cfg.integer("num_attention_heads")
+    head_dim = cfg.maybe("linear_head_dim") or cfg.maybe("head_dim") or quotient(cfg, heads)
     return heads, head_dim, cfg.maybe(*_TAPS)
 
 
@@ -89,14 +83,13 @@ def hybrid_layers(cfg: Config) -> Decoder:
     if _is_latent(cfg):
         full: Layer = Mla(cfg.integer("kv_lora_rank"), cfg.integer("qk_rope_head_dim", minimum=0))
     else:
-        _, kv_heads, width = _heads(cfg)
-        full = Full(kv_heads, width, width)
+        full = read_heads(cfg).full
     return _decoder(cfg, [full if is_full else linear for is_full in _full_layers(cfg, cfg.layers())], full)
 
 
 def _softmax(cfg: Config) -> tuple[Weight, ...]:
     hidden, norm = cfg.integer("hidden_size"), cfg.flag("use_qk_norm")
-    return gqa(hidden, *_heads(cfg), qkv_bias=cfg.flag("use_qkv_bias"), head_norm=norm, prefix="attention")
+    return gqa(hidden, *read_heads(cfg), qkv_bias=cfg.flag("use_qkv_bias"), head_norm=norm, prefix="attention")
 
 
 def _latent(cfg: Config) -> tuple[Weight, ...]:

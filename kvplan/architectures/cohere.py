@@ -7,6 +7,7 @@ from kvplan.architectures._registry import Decoder, reads, weighs
 from kvplan.model import Inventory, Weight
 
 _SECOND = ("cohere2", "cohere2_vision", "aya_vision")
+_PERIOD = ("sliding_window_pattern", "_sliding_window_pattern", "layer_switch")
 
 
 @reads("cohere")
@@ -19,9 +20,9 @@ def layers(cfg: Config) -> Decoder:
 def cohere2(cfg: Config) -> Decoder:
     heads, depth = read_heads(cfg), cfg.layers()
     types = layer_types(cfg, depth)
-    cfg.ignore("sliding_window_pattern", "layer_switch", "order_of_interleaved_layers")
+    cfg.ignore(*_PERIOD, "order_of_interleaved_layers")
     if types is None:
-        types = every(depth, cfg.integer("sliding_window_pattern", "layer_switch", default=4))
+        types = every(depth, cfg.integer(*_PERIOD, default=4))
     return Decoder(blocks(cfg, types, heads, default_window=4096), num_attention_heads=heads.query)
 
 

@@ -4,6 +4,7 @@ Modules as in vLLM models/deepseek_v4; `deepseek_ref` is the model_type of the F
 """
 
 from kvplan.architectures._config import Config
+from kvplan.architectures._heads import by_name
 from kvplan.architectures._parts import block_norms, embeddings, moe, norm, vector
 from kvplan.architectures._registry import Decoder, reads, weighs
 from kvplan.errors import MissingField
@@ -19,22 +20,21 @@ def _ratios(cfg: Config, depth: int) -> list[int]:
 
     transformers writes `layer_types` instead when it saves the model. Its class default is not what ships: refused.
     """
-    if cfg.has("compress_ratios") or not cfg.has("layer_types"):
-        cfg.ignore("layer_types", "compress_rates", "compress_rate_csa", "compress_rate_hca")
-        ratios = cfg.cut("compress_ratios", cfg.integers("compress_ratios"), depth)
-    else:
-        types = cfg.cut("layer_types", cfg.texts("layer_types"), depth)
-        for kind in types:
-            if kind not in _RATIO_OF_TYPE:
-                raise cfg.fail("layer_types", f"{kind[:40]!r} is not modelled for DeepSeek V4")
-        rates = cfg.sub("compress_rates") if cfg.has("compress_rates") else None
-        for kind in sorted(set(types) & set(_RATIO_OF_TYPE) - {"sliding_attention"}):
-            if rates is not None and rates.integer(kind, default=_RATIO_OF_TYPE[kind]) != _RATIO_OF_TYPE[kind]:
+    named = list(by_name(cfg, "layer_types", depth, _RATIO_OF_TYPE)) if cfg.has("layer_types") else None
+    if named is not None and cfg.has("compress_rates"):
+        rates = cfg.sub("compress_rates")
+        for kind, ratio in _RATIO_OF_TYPE.items():
+            if ratio and rates.integer(kind, default=ratio) != ratio:
                 raise rates.fail(kind, "only the ratios 4 and 128 are modelled")
-        ratios = [_RATIO_OF_TYPE[kind] for kind in types]
+    cfg.ignore("compress_rates", "compress_rate_csa", "compress_rate_hca")
+    if named is not None and not cfg.has("compress_ratios"):
+        return named
+    ratios = cfg.cut("compress_ratios", cfg.integers("compress_ratios"), depth)
     for ratio in ratios:
         if ratio not in (0, 4, 128):
             raise cfg.fail("compress_ratios", f"{ratio} is not modelled; only 0, 4 and 128 are")
+    if named not in (None, ratios):
+        raise cfg.fail("layer_types", "contradicts compress_ratios")
     return ratios
 
 

@@ -4,6 +4,7 @@ from kvplan.architectures._attention import FULL, SLIDING, blocks, every, layer_
 from kvplan.architectures._config import Config
 from kvplan.architectures._parts import block_norms, embeddings, mlp
 from kvplan.architectures._registry import Decoder, reads, weighs
+from kvplan.errors import MissingField
 from kvplan.model import Inventory
 
 
@@ -19,6 +20,9 @@ def layers(cfg: Config) -> Decoder:
 
 def _pattern(cfg: Config, depth: int) -> list[str]:
     """`sliding_window_pattern`: a period, or a string of L (window) and G (global) that repeats; the last is global."""
+    for key in ("sliding_window", "sliding_window_pattern"):
+        if cfg.absent(key):
+            raise MissingField(f"{cfg.name(key)} is missing (null would mean no window)")
     pattern = cfg.get("sliding_window_pattern", default=None)
     if pattern is None or cfg.get("sliding_window", default=None) is None:
         return [FULL] * depth

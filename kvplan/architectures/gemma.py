@@ -19,6 +19,7 @@ from kvplan.architectures._attention import (
 from kvplan.architectures._config import Config
 from kvplan.architectures._heads import Heads
 from kvplan.architectures._registry import Decoder, reads
+from kvplan.errors import MissingField
 from kvplan.layers.base import Layer
 from kvplan.layers.borrowed import Shared
 
@@ -82,13 +83,38 @@ def gemma4_shape(cfg: Config) -> Gemma:
     Both K and V are stored all the same: K is normed and rotated, V is not (vLLM and transformers keep two).
     """
     local, depth = read_heads(cfg, kv_heads=4, head_dim=256, query_heads=8), cfg.layers()
-    kv_heads = cfg.maybe("num_global_key_value_heads")
-    if cfg.get("attention_k_eq_v", default=None) is False or kv_heads is None:
-        kv_heads = local.kv
-    full = local._replace(kv=kv_heads, dim=cfg.integer("global_head_dim", default=512))
     types = layer_types(cfg, depth) or every(depth, 6)
     types[-1] = FULL
+    if cfg.has("per_layer_config"):
+        full = _overridden(cfg, local, types)
+    else:
+        own = cfg.maybe("num_global_key_value_heads")
+        if own is not None and cfg.absent("attention_k_eq_v"):
+            raise MissingField(f"{cfg.name('attention_k_eq_v')} is missing; num_global_key_value_heads depends on it")
+        full = local._replace(
+            kv=(own if cfg.flag("attention_k_eq_v") else None) or local.kv,
+            dim=cfg.integer("global_head_dim", default=512),
+        )
+    cfg.ignore("num_global_key_value_heads", "global_head_dim")
     return Gemma(local, full, types, _first_shared(cfg, depth, types, default=0))
+
+
+def _overridden(cfg: Config, local: Heads, types: list[str]) -> Heads:
+    """The heads of global layers as transformers saves them: an object with overrides for each layer's number."""
+    entries = cfg.sub("per_layer_config")
+    keys = {key.lstrip("0") or "0": key for key in entries.data}
+    heads: set[Heads] = set()
+    for number, kind in enumerate(types):
+        key = keys.pop(str(number), None)
+        layer = entries.sub(key) if key else Config({})
+        one = Heads(local.query, layer.maybe("num_key_value_heads") or local.kv, layer.maybe("head_dim") or local.dim)
+        if layer.unread() or (kind != FULL and one != local):
+            raise cfg.fail("per_layer_config", f"{key}: only the heads of full layers may differ from the rest")
+        if kind == FULL:
+            heads.add(one)
+    if keys or len(heads) != 1:
+        raise cfg.fail("per_layer_config", "names layers that do not exist, or full layers that differ")
+    return heads.pop()
 
 
 def _first_shared(cfg: Config, depth: int, types: list[str], default: int) -> int:

@@ -1,33 +1,26 @@
 """GLM-4 (dense), GLM-4.5 to 4.7 (experts), and the latent ones: GLM-4.7-Flash and GLM-5 with a sparse index."""
 
+from kvplan.architectures._attention import read_heads
 from kvplan.architectures._config import Config
 from kvplan.architectures._latent import feed_forward, latent_decoder, latent_weights, moe_layers, mtp_extras
 from kvplan.architectures._parts import block_norms, embeddings, gqa, mlp
 from kvplan.architectures._registry import Decoder, reads, weighs
 from kvplan.layers.base import Layer
-from kvplan.layers.full import Full
 from kvplan.model import Inventory, Weight
 
 _SANDWICH = ("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm")
 _MTP = ("num_nextn_predict_layers", "num_mtp_layers")
 
 
-def _heads(cfg: Config) -> tuple[int, int, int]:
-    """Query heads, KV heads, head width."""
-    heads = cfg.integer("num_attention_heads")
-    kv_heads = cfg.integer("num_key_value_heads", default=heads)
-    return heads, kv_heads, cfg.maybe("head_dim") or cfg.integer("hidden_size") // heads
-
-
 @reads("glm4", "glm4_moe")
 def layers(cfg: Config) -> Decoder:
     cfg.only("layer_types", "full_attention")
-    heads, kv_heads, head_dim = _heads(cfg)
-    layer: Layer = Full(kv_heads, head_dim, head_dim)
+    heads = read_heads(cfg)
+    layer: Layer = heads.full
     return Decoder(
         ((layer,),) * cfg.layers(),
         mtp=(layer,) * cfg.count(*_MTP, maximum=64),
-        num_attention_heads=heads,
+        num_attention_heads=heads.query,
         num_experts=cfg.count("n_routed_experts", "num_local_experts"),
         experts_per_token=cfg.count("num_experts_per_tok"),
     )
@@ -35,7 +28,7 @@ def layers(cfg: Config) -> Decoder:
 
 def _attention(cfg: Config, *, bias_default: bool) -> tuple[Weight, ...]:
     bias, head_norm = cfg.flag("attention_bias", bias_default), cfg.flag("use_qk_norm")
-    return gqa(cfg.integer("hidden_size"), *_heads(cfg), qkv_bias=bias, head_norm=head_norm)
+    return gqa(cfg.integer("hidden_size"), *read_heads(cfg), qkv_bias=bias, head_norm=head_norm)
 
 
 @weighs("glm4")

@@ -9,9 +9,9 @@ from kvplan.layers.base import Layer
 from kvplan.model import Inventory, Weight
 
 _KINDS = {"mamba": False, "linear_attention": False, "attention": True, "full_attention": True}
-_UNUSED_WITHOUT_MAMBA = (
+_UNUSED = (
     "mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_head", "mamba_d_conv", "mamba_expand",
-    "mamba_chunk_size", "attn_layer_indices",
+    "mamba_chunk_size", "attn_layer_indices", "num_attention_heads", "num_key_value_heads", "head_dim",
 )  # fmt: skip
 
 
@@ -36,7 +36,7 @@ def layers(cfg: Config) -> Decoder:
 
 @reads("granitemoehybrid", "bamba")
 def hybrid_layers(cfg: Config) -> Decoder:
-    """Granite 4 models without Mamba ship the mamba_* keys all the same."""
+    """Granite 4 models without Mamba, or without attention, ship the other's keys all the same."""
     attention = _is_attention(cfg)
     mixers: dict[bool, Layer] = {}
     if not all(attention):
@@ -45,7 +45,7 @@ def hybrid_layers(cfg: Config) -> Decoder:
     if any(attention):
         ordinary = heads(cfg)
         query, mixers[True] = ordinary.query, ordinary.full
-    cfg.ignore(*_UNUSED_WITHOUT_MAMBA)
+    cfg.ignore(*_UNUSED)
     total, per_token = experts(cfg, "num_local_experts")
     return Decoder(
         tuple((mixers[full],) for full in attention),

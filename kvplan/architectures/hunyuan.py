@@ -20,9 +20,8 @@ _VISION = (
 
 def _heads(cfg: Config) -> Heads:
     """Older configs spell the width `attention_head_dim`."""
-    heads = read_heads(cfg, head_dim=cfg.maybe("attention_head_dim"))
-    cfg.ignore("attention_head_dim")
-    return heads
+    width = cfg.maybe("head_dim", "attention_head_dim")
+    return read_heads(cfg, head_dim=width)
 
 
 def _at(cfg: Config, key: str, number: int) -> int:

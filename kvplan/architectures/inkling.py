@@ -16,7 +16,6 @@ from kvplan.layers.windowed import SlidingWindow
 _HYBRID, _SLIDING = "hybrid", "hybrid_sliding"
 _HARMLESS = (
     "swa_num_attention_heads",
-    "use_sconv",
     "mtp_local_layer_ids",
     "num_mtp_layers",
     "num_nextn_predict_layers",
@@ -32,6 +31,10 @@ def layers(cfg: Config) -> Decoder:
     window = cfg.integer("sliding_window_size", "sliding_window")
     taps = cfg.integer("sconv_kernel_size", "conv_kernel_size", default=4)
     v_dim, local_v_dim = cfg.maybe("v_head_dim") or full.dim, cfg.maybe("swa_v_head_dim") or local.dim
+    if cfg.integer("number_of_conv_states", default=4) != 4:
+        raise cfg.fail("number_of_conv_states", "other than 4 is not modelled for Inkling")
+    if not cfg.flag("use_sconv", True):
+        raise cfg.fail("use_sconv", "false is not modelled for Inkling")
     cfg.ignore(*_HARMLESS)
     kinds: dict[str, Layer] = {
         _HYBRID: Full(full.kv, full.dim, v_dim),

@@ -14,13 +14,16 @@ _KINDS = {"conv": False, "full_attention": True}
 def _is_attention(cfg: Config) -> tuple[bool, ...]:
     """From `layer_types`, or the 0-based `full_attn_idxs`. The class default is attention everywhere: refused."""
     count = cfg.layers()
-    if cfg.has("layer_types"):
-        cfg.ignore("full_attn_idxs")
-        return by_name(cfg, "layer_types", count, _KINDS)
+    named = by_name(cfg, "layer_types", count, _KINDS) if cfg.has("layer_types") else None
+    if named is not None and not cfg.has("full_attn_idxs"):
+        return named
     attention = set(cfg.integers("full_attn_idxs"))
     if any(number >= count for number in attention):
         raise cfg.fail("full_attn_idxs", f"names a layer beyond the {count} of the decoder (0-based)")
-    return tuple(number in attention for number in range(count))
+    listed = tuple(number in attention for number in range(count))
+    if named not in (None, listed):
+        raise cfg.fail("full_attn_idxs", "contradicts layer_types")
+    return listed
 
 
 def _conv(cfg: Config) -> ShortConv:

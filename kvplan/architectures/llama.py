@@ -12,7 +12,7 @@ from kvplan.architectures._registry import Decoder, reads, weighs
 from kvplan.layers.borrowed import Cross
 from kvplan.model import Inventory, Weight
 
-_HARMLESS = ("compression_ratio", "no_rope_layers", "max_window_layers")
+_HARMLESS = ("compression_ratio", "no_rope_layers", "no_rope_layer_interval", "max_window_layers")
 
 
 @reads("llama", "arcee", "seed_oss", "ernie4_5")

@@ -1,6 +1,8 @@
 """MiMo 7B (a Qwen2 with an MTP block), and MiMo V2, where most layers keep a window and V is narrower than K."""
 
+from kvplan.architectures._attention import read_heads
 from kvplan.architectures._config import Config
+from kvplan.architectures._heads import by_name
 from kvplan.architectures._latent import moe_layers
 from kvplan.architectures._parts import block_norms, embeddings, gqa, mlp, moe, norm, vector
 from kvplan.architectures._registry import Decoder, reads, weighs
@@ -12,30 +14,23 @@ from kvplan.model import Inventory, Weight
 _EXPERTS = ("n_routed_experts", "num_local_experts")
 
 
-def _dense_heads(cfg: Config) -> tuple[int, int, int]:
-    """Query heads, KV heads, head width."""
-    heads = cfg.integer("num_attention_heads")
-    kv_heads = cfg.integer("num_key_value_heads", default=heads)
-    return heads, kv_heads, cfg.maybe("head_dim") or cfg.integer("hidden_size") // heads
-
-
 @reads("mimo")
 def dense_layers(cfg: Config) -> Decoder:
     if cfg.flag("use_sliding_window"):
         raise cfg.fail("use_sliding_window", "sliding windows are not modelled for MiMo 7B")
-    heads, kv_heads, head_dim = _dense_heads(cfg)
+    heads = read_heads(cfg)
     cfg.ignore("sliding_window", "max_window_layers")
     cfg.only("layer_types", "full_attention")
-    layer: Layer = Full(kv_heads, head_dim, head_dim)
+    layer: Layer = heads.full
     mtp = (layer,) * cfg.count("num_nextn_predict_layers", maximum=64)
-    return Decoder(((layer,),) * cfg.layers(), mtp=mtp, num_attention_heads=heads)
+    return Decoder(((layer,),) * cfg.layers(), mtp=mtp, num_attention_heads=heads.query)
 
 
 @weighs("mimo")
 def dense_weights(cfg: Config) -> Inventory:
     hidden = cfg.integer("hidden_size")
     block = (
-        *gqa(hidden, *_dense_heads(cfg), qkv_bias=cfg.flag("attention_bias", True)),
+        *gqa(hidden, *read_heads(cfg), qkv_bias=cfg.flag("attention_bias", True)),
         *mlp(hidden, cfg.integer("intermediate_size")),
         *block_norms(hidden),
     )
@@ -49,23 +44,33 @@ def dense_weights(cfg: Config) -> Inventory:
 
 def _window_layers(cfg: Config, depth: int) -> list[bool]:
     """True where a layer keeps a window: 1 in `hybrid_layer_pattern`, or its name in `layer_types`."""
-    if cfg.has("hybrid_layer_pattern") or not cfg.has("layer_types"):
-        cfg.ignore("layer_types")
-        pattern = cfg.cut("hybrid_layer_pattern", cfg.integers("hybrid_layer_pattern"), depth)
-        if set(pattern) - {0, 1}:
-            raise cfg.fail("hybrid_layer_pattern", "expected 0 (full) or 1 (window)")
-        return [kind == 1 for kind in pattern]
-    types = cfg.cut("layer_types", cfg.texts("layer_types"), depth)
-    for kind in types:
-        if kind not in ("full_attention", "sliding_attention"):
-            raise cfg.fail("layer_types", f"{kind[:40]!r} is not modelled for MiMo V2")
-    return [kind == "sliding_attention" for kind in types]
+    kinds = {"full_attention": False, "sliding_attention": True}
+    named = list(by_name(cfg, "layer_types", depth, kinds)) if cfg.has("layer_types") else None
+    if named is not None and not cfg.has("hybrid_layer_pattern"):
+        return named
+    pattern = cfg.cut("hybrid_layer_pattern", cfg.integers("hybrid_layer_pattern"), depth)
+    if set(pattern) - {0, 1}:
+        raise cfg.fail("hybrid_layer_pattern", "expected 0 (full) or 1 (window)")
+    windowed = [kind == 1 for kind in pattern]
+    if named not in (None, windowed):
+        raise cfg.fail("layer_types", "contradicts hybrid_layer_pattern")
+    return windowed
 
 
 def _widths(cfg: Config, prefix: str = "") -> tuple[int, int, int]:
     """KV heads, width of K and of V; `swa_` keys are those of window layers."""
-    k_dim = cfg.integer(f"{prefix}head_dim")
-    return cfg.integer(f"{prefix}num_key_value_heads"), k_dim, cfg.integer(f"{prefix}v_head_dim", default=k_dim)
+    kv_heads, k_dim = cfg.integer(f"{prefix}num_key_value_heads"), cfg.integer(f"{prefix}head_dim")
+    return kv_heads, k_dim, cfg.integer(f"{prefix}v_head_dim")
+
+
+def _window(cfg: Config) -> int:
+    """`sliding_window_size`, beside which transformers saves a `sliding_window` that counts the query too."""
+    size, window = cfg.maybe("sliding_window_size"), cfg.maybe("sliding_window")
+    if size is None:
+        return cfg.integer("sliding_window")
+    if window not in (None, size, size + 1):
+        raise cfg.fail("sliding_window", f"{window} contradicts sliding_window_size {size}")
+    return size
 
 
 @reads("mimo_v2", "mimo_v2_flash")
@@ -74,7 +79,7 @@ def layers(cfg: Config) -> Decoder:
     windowed = _window_layers(cfg, cfg.layers())
     window: Layer = full
     if any(windowed):
-        window = SlidingWindow(*_widths(cfg, "swa_"), cfg.integer("sliding_window_size", "sliding_window"))
+        window = SlidingWindow(*_widths(cfg, "swa_"), _window(cfg))
     # The chunk size repeats the window; engines do not read it.
     cfg.ignore("attention_chunk_size", "sliding_window", "swa_num_attention_heads")
     return Decoder(

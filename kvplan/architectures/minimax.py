@@ -1,23 +1,16 @@
 """MiniMax before M3: lightning attention with softmax every eighth layer (Text-01, M1), softmax alone (M2)."""
 
+from kvplan.architectures._attention import read_heads
 from kvplan.architectures._config import Config
 from kvplan.architectures._latent import full_by_name
 from kvplan.architectures._parts import block_norms, embeddings, gqa, moe, vector
 from kvplan.architectures._registry import Decoder, reads, weighs
 from kvplan.errors import MissingField
 from kvplan.layers.base import Layer
-from kvplan.layers.full import Full
 from kvplan.layers.linear import Lightning
 from kvplan.model import Inventory, Weight
 
 _EXPERTS = ("num_local_experts", "num_experts")
-
-
-def _heads(cfg: Config) -> tuple[int, int, int]:
-    """Query heads, KV heads, head width."""
-    heads = cfg.integer("num_attention_heads")
-    kv_heads = cfg.integer("num_key_value_heads", default=heads)
-    return heads, kv_heads, cfg.maybe("head_dim") or cfg.integer("hidden_size") // heads
 
 
 def _decoder(cfg: Config, kinds: list[Layer]) -> Decoder:
@@ -50,9 +43,9 @@ def _softmax_layers(cfg: Config, depth: int) -> list[bool]:
 
 @reads("minimax_text_01", "minimax", "minimax_m1")
 def hybrid_layers(cfg: Config) -> Decoder:
-    heads, kv_heads, head_dim = _heads(cfg)
-    full: Layer = Full(kv_heads, head_dim, head_dim)
-    linear: Layer = Lightning(heads, head_dim)
+    heads = read_heads(cfg)
+    full: Layer = heads.full
+    linear: Layer = Lightning(heads.query, heads.dim)
     cfg.ignore(
         "linear_attn_alpha_factor", "linear_attn_beta_factor", "layernorm_linear_attention_alpha",
         "layernorm_linear_attention_beta",
@@ -72,7 +65,7 @@ def _lightning(hidden: int, heads: int, head_dim: int) -> tuple[Weight, ...]:
 
 @weighs("minimax_text_01", "minimax", "minimax_m1")
 def hybrid_weights(cfg: Config) -> Inventory:
-    hidden, (heads, kv_heads, head_dim) = cfg.integer("hidden_size"), _heads(cfg)
+    hidden, (heads, kv_heads, head_dim) = cfg.integer("hidden_size"), read_heads(cfg)
     if cfg.get("shared_intermediate_size", default=0) not in (0, [0]):
         raise MissingField("the weights of shared_intermediate_size are not modelled for MiniMax Text-01")
     mixers = (_lightning(hidden, heads, head_dim), gqa(hidden, heads, kv_heads, head_dim))
@@ -86,18 +79,18 @@ def hybrid_weights(cfg: Config) -> Inventory:
 
 @reads("minimax_m2")
 def m2_layers(cfg: Config) -> Decoder:
-    _, kv_heads, head_dim = _heads(cfg)
+    full: Layer = read_heads(cfg).full
     depth = cfg.layers()
     cfg.only("layer_types", "full_attention")
     if cfg.has("attn_type_list") and not all(_softmax_layers(cfg, depth)):
         raise cfg.fail("attn_type_list", "lightning layers are not modelled for MiniMax M2")
-    return _decoder(cfg, [Full(kv_heads, head_dim, head_dim)] * depth)
+    return _decoder(cfg, [full] * depth)
 
 
 @weighs("minimax_m2")
 def m2_weights(cfg: Config) -> Inventory:
     """The norms of q and k run over all heads at once."""
-    hidden, (heads, kv_heads, head_dim) = cfg.integer("hidden_size"), _heads(cfg)
+    hidden, (heads, kv_heads, head_dim) = cfg.integer("hidden_size"), read_heads(cfg)
     norms: tuple[Weight, ...] = ()
     if cfg.flag("use_qk_norm", True):
         widths = (head_dim, head_dim) if _per_head(cfg) else (heads * head_dim, kv_heads * head_dim)

@@ -1,6 +1,7 @@
 """MiniMax M3: grouped-query attention with a block-sparse index in most layers, and a CLIP-like vision tower."""
 
 from kvplan.architectures._config import Config
+from kvplan.architectures._heads import by_name
 from kvplan.architectures._latent import moe_layers
 from kvplan.architectures._parts import block_norms, embeddings, gqa, mlp, moe, vector
 from kvplan.architectures._registry import Decoder, reads, weighs
@@ -22,21 +23,20 @@ def _heads(cfg: Config) -> tuple[int, int, int]:
 def _sparse_layers(cfg: Config, depth: int) -> tuple[list[bool], int, int]:
     """Layers with an index, its width, and the tokens that a step reads: blocks chosen and always read."""
     cfg.ignore("index_n_heads")
-    if not cfg.has("sparse_attention_config") and cfg.has("layer_types"):
-        types = cfg.cut("layer_types", cfg.texts("layer_types"), depth)
-        for kind in types:
-            if kind not in ("full_attention", "minimax_m3_sparse"):
-                raise cfg.fail("layer_types", f"{kind[:40]!r} is not modelled for MiniMax M3")
+    kinds = {"full_attention": False, "minimax_m3_sparse": True}
+    named = list(by_name(cfg, "layer_types", depth, kinds)) if cfg.has("layer_types") else None
+    if named is not None and not cfg.has("sparse_attention_config"):
         blocks = cfg.integer("index_topk_blocks") + cfg.count("index_local_blocks")
-        sparse = [kind == "minimax_m3_sparse" for kind in types]
-        return sparse, cfg.integer("index_head_dim"), blocks * cfg.integer("index_block_size")
-    cfg.ignore("layer_types", "index_head_dim", "index_block_size", "index_local_blocks")
+        return named, cfg.integer("index_head_dim"), blocks * cfg.integer("index_block_size")
+    cfg.ignore("index_head_dim", "index_block_size", "index_local_blocks", "index_topk_blocks")
     index = cfg.sub("sparse_attention_config")
     index.ignore("sparse_num_index_heads", "sparse_score_type")
     if not index.flag("use_sparse_attention", True):
         return [False] * depth, 1, 1
     frequency = index.cut("sparse_attention_freq", index.integers("sparse_attention_freq"), depth)
     sparse = [flag > 0 for flag in frequency]
+    if named not in (None, sparse):
+        raise cfg.fail("layer_types", "contradicts sparse_attention_config")
     if index.has("sparse_disable_index_value"):
         disabled = index.cut("sparse_disable_index_value", index.integers("sparse_disable_index_value"), depth)
         if any(is_sparse and not off for is_sparse, off in zip(sparse, disabled, strict=True)):

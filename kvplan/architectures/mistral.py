@@ -15,14 +15,19 @@ from kvplan.layers.mla import Mla
 from kvplan.model import Inventory, Weight
 
 _WRAPPERS = ("mistral3", "pixtral", "llava")
+_CLASS_WINDOW = 4096
 
 
 @reads("mistral", "ministral", "ministral3", "mistral4", *_WRAPPERS)
 def layers(cfg: Config) -> Decoder:
     if cfg.has("kv_lora_rank"):
         return _latent(cfg)
+    model_type = cfg.text("model_type")
+    if model_type == "pixtral" and cfg.outer is None:
+        raise cfg.fail("model_type", "'pixtral' without a text_config is a vision encoder, which keeps no cache")
     heads = read_heads(cfg)
-    return Decoder(uniform(cfg, heads), num_attention_heads=heads.query)
+    window = None if model_type == "ministral3" else _CLASS_WINDOW
+    return Decoder(uniform(cfg, heads, window), num_attention_heads=heads.query)
 
 
 def _latent(cfg: Config) -> Decoder:

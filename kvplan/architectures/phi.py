@@ -11,6 +11,8 @@ from kvplan.model import Inventory
 @reads("phi3", "phi3_v", "phi4mm", "phi4_multimodal", "phimoe")
 def layers(cfg: Config) -> Decoder:
     heads = read_heads(cfg)
+    if cfg.maybe("full_attn_mod") not in (None, 1):
+        raise cfg.fail("full_attn_mod", "other than 1 (full attention in every layer) is not modelled for Phi")
     return Decoder(
         uniform(cfg, heads),
         num_attention_heads=heads.query,

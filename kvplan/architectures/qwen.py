@@ -22,11 +22,13 @@ def _heads(cfg: Config, weighed: bool = False) -> Heads:
 
 def _mixers(cfg: Config, count: int, ordinary: Heads) -> tuple[Layer, ...]:
     """One attention layer per block; windows only where `use_sliding_window` or `layer_types` ask for them."""
-    cfg.ignore("sliding_window", "max_window_layers")
+    cfg.ignore("sliding_window", "max_window_layers", "dual_chunk_attention_config")
     slides = cfg.flag("use_sliding_window")
     full: Layer = ordinary.full
     if cfg.has("layer_types"):
         names = by_name(cfg, "layer_types", count, {"full_attention": False, "sliding_attention": True})
+        if any(names) and not slides:
+            raise cfg.fail("layer_types", "names sliding layers, and use_sliding_window does not say true")
         window = cfg.integer("sliding_window") if any(names) else 0
         return tuple(ordinary.sliding(window) if name else full for name in names)
     if not slides or not cfg.has("sliding_window"):

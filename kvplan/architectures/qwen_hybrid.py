@@ -27,11 +27,16 @@ def gdn(cfg: Config) -> Gdn:
 
 def is_attention(cfg: Config, count: int) -> tuple[bool, ...]:
     """True where a layer is attention: from `layer_types`, else every `full_attention_interval`-th layer."""
+    named = None
     if cfg.has("layer_types"):
-        cfg.ignore("full_attention_interval")
-        return by_name(cfg, "layer_types", count, {"full_attention": True, "linear_attention": False})
+        named = by_name(cfg, "layer_types", count, {"full_attention": True, "linear_attention": False})
+        if not cfg.has("full_attention_interval"):
+            return named
     interval = cfg.integer("full_attention_interval")
-    return tuple((number + 1) % interval == 0 for number in range(count))
+    periodic = tuple((number + 1) % interval == 0 for number in range(count))
+    if named not in (None, periodic):
+        raise cfg.fail("layer_types", "contradicts full_attention_interval")
+    return periodic
 
 
 def _mtp_blocks(cfg: Config) -> int:

@@ -15,7 +15,7 @@ def layers(cfg: Config) -> Decoder:
     if width % heads:
         raise cfg.fail("decoder_attention_heads", f"{heads} does not divide d_model {width}")
     dim = width // heads
-    cfg.ignore("num_hidden_layers", "encoder_attention_heads")
+    cfg.ignore("num_hidden_layers", "encoder_attention_heads", "is_encoder_decoder")
     block = (Full(heads, dim, dim), Cross(heads, dim, dim, cfg.integer("max_source_positions")))
     return Decoder(
         (block,) * cfg.layers("decoder_layers"),

@@ -1,15 +1,16 @@
 """The `kvplan` command. Only typer and the standard library are imported until a command runs."""
 
-import os
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from kvplan import __version__
-from kvplan.cli import estimate, gpus, models
+from kvplan.cli import diff, engines, estimate, gpus, models, streams, verify
 from kvplan.cli.launched import LaunchCommand
-from kvplan.errors import COULD_NOT_RUN, KvplanError
+from kvplan.errors import COULD_NOT_RUN, YES, KvplanError
+
+MAX_LINE = 500
 
 app = typer.Typer(
     name="kvplan",
@@ -20,8 +21,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("estimate", cls=LaunchCommand)(estimate.command)
+app.command("verify", cls=LaunchCommand)(verify.command)
+app.command("diff")(diff.command)
 app.add_typer(models.app, name="models")
 app.add_typer(gpus.app, name="gpus")
+app.add_typer(engines.app, name="engines")
 
 
 def _version(asked: bool) -> None:
@@ -43,20 +47,48 @@ def options(
 
 def main() -> None:
     """Run the command line; every failure is one line on stderr and an exit code."""
+    if not streams.prepare():
+        _fail("standard output is closed, so there is nowhere to answer", COULD_NOT_RUN)
     try:
-        sys.exit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
     except KvplanError as error:
         _fail(str(error), error.exit_code)
     except typer.TyperException as error:
         _fail(getattr(error, "format_message", error.__str__)(), COULD_NOT_RUN)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except (KeyboardInterrupt, typer.Abort):
-        sys.exit(130)
-
-
-def _fail(message: str, code: int) -> None:
-    line = " ".join(message.split())
-    print(f"kvplan: {line}", file=sys.stderr)
+        streams.leave(130)
+    except (OSError, SystemExit) as error:
+        _stopped(error)
+    except Exception as error:
+        _fail(f"this is a bug in kvplan, please report it: {_where(error)}", COULD_NOT_RUN)
     sys.exit(code)
+
+
+def _stopped(error: OSError | SystemExit) -> NoReturn:
+    """A reader that has gone away ends the command in silence; typer makes an exit of its own of that."""
+    gone = isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError)
+    if isinstance(error, SystemExit) and not gone:
+        raise error
+    streams.silence(sys.stdout)
+    if gone:
+        streams.leave(YES)
+    _fail(
+        f"{getattr(error, 'filename', None) or 'standard output'}: {getattr(error, 'strerror', error)}", COULD_NOT_RUN
+    )
+
+
+def _where(error: Exception) -> str:
+    """An unforeseen error with the line that raised it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = f" ({trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno})" if trace else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    from kvplan.units import printable
+
+    line = printable(" ".join(message.split()))
+    streams.leave(code, f"kvplan: {line if len(line) <= MAX_LINE else f'{line[:MAX_LINE]} …'}\n")

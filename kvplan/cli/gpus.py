@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from kvplan.cli import complete
+
 app = typer.Typer(help="The GPUs that kvplan knows by name.", no_args_is_help=True)
 
 
@@ -13,12 +15,17 @@ def list_command(json: Annotated[bool, typer.Option("--json", help="One JSON doc
     from kvplan.gpu import list_gpus
     from kvplan.show import gpu_row, show_rows
 
-    show_rows("kvplan.gpus/1", "gpus", [gpu_row(gpu) for gpu in list_gpus()], as_json=json)
+    show_rows("kvplan.gpus/1", "gpus", [gpu_row(gpu) for gpu in list_gpus()], json, hidden=("memory_bytes", "quality"))
 
 
 @app.command("show")
 def show_command(
-    name: Annotated[str, typer.Argument(help="A name as people type it; case does not matter; auto asks the driver.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            autocompletion=complete.gpus, help="A name as people type it; case does not matter; auto asks the driver."
+        ),
+    ],
     json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """One GPU with the sources of its figures."""

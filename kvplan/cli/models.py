@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from kvplan.cli import complete
+
 app = typer.Typer(help="The models that kvplan knows by name.", no_args_is_help=True)
 
 
@@ -13,12 +15,12 @@ def list_command(json: Annotated[bool, typer.Option("--json", help="One JSON doc
     from kvplan.show import show_rows
     from kvplan.sources import list_models
 
-    show_rows("kvplan.models/1", "models", list_models(), as_json=json)
+    show_rows("kvplan.models/1", "models", list_models(), json, hidden=("source", "date"))
 
 
 @app.command("show")
 def show_command(
-    name: Annotated[str, typer.Argument(help="As for `kvplan estimate`.")],
+    name: Annotated[str, typer.Argument(autocompletion=complete.models, help="As for `kvplan estimate`.")],
     json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """One model: its layers, dimensions, weights and where they come from."""
@@ -35,4 +37,4 @@ def types_command(json: Annotated[bool, typer.Option("--json", help="One JSON do
     from kvplan.show import show_rows
 
     rows = [{"model_type": model_type} for model_type in known_model_types()]
-    show_rows("kvplan.model_types/1", "model_types", rows, as_json=json)
+    show_rows("kvplan.model_types/1", "model_types", rows, json)

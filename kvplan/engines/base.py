@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from kvplan.deployment import Deployment, Layout
-from kvplan.document import Binds
+from kvplan.document import Assumption, Binds
 from kvplan.dtypes import Dtypes
 from kvplan.layers.base import Layer
 from kvplan.ledger import Holding
@@ -45,6 +45,17 @@ class Allocation:
     fits: tuple[Fit, ...]
     figures: dict[str, Any] = field(default_factory=dict)
     """The engine's own figures, under the names of the plan document."""
+    assumptions: tuple[Assumption, ...] = ()
+    """Defaults of the engine that were filled in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """Which weights an engine loads and how it pads them, as `kvplan.weights.weigh` takes them."""
+
+    with_mtp: bool = False
+    with_vision: bool = True
+    moe_shard_multiple: int = 1
 
 
 class Engine(ABC):
@@ -61,6 +72,10 @@ class Engine(ABC):
     def pool(self, share: "Share", memory_bytes: int, weights_bytes: int, deployment: Deployment) -> Pool:
         """The pool of one rank with `memory_bytes` of memory and `weights_bytes` of weights, when it is not given."""
         return bytes_only_pool(memory_bytes, weights_bytes, deployment.gpu_memory_utilization)
+
+    def loading(self, model: Model, deployment: Deployment) -> Loading:
+        """What of the checkpoint ends up in memory."""
+        return Loading()
 
     def state_reason(self, model: Model) -> str:
         """Why `auto` became the state dtype that it became."""

@@ -5,7 +5,7 @@ from fractions import Fraction
 from math import prod
 from typing import ClassVar, Literal, Self
 
-from kvplan.dtypes import BITS, Dtypes
+from kvplan.dtypes import BITS, BLOCK_ELEMENTS, BLOCKS, Dtypes
 from kvplan.errors import PlacementError, UsageError
 from kvplan.units import ceil_div
 
@@ -124,12 +124,19 @@ def kv_tensors(
     name: str, shape: tuple[int, ...], dtypes: Dtypes, window: int | None = None, tokens_per_entry: int = 1
 ) -> tuple[Stored, ...]:
     """A key or value tensor in the KV dtype. NVFP4 adds one fp8 scale per 16 elements of a head."""
-    kv = dtypes.kv
+    kv = (dtypes.value or dtypes.kv) if name == "value" else dtypes.kv
     if kv == "nvfp4":
         scales = (*shape[:-1], ceil_div(shape[-1], 16))
         return (
             Stored(name, "kv", "token", shape, 4, window, tokens_per_entry),
             Stored(f"{name}_scale", "kv", "token", scales, 8, window, tokens_per_entry),
+        )
+    if kv in BLOCKS:
+        bits, scale_bits = BLOCKS[kv]
+        blocks = (ceil_div(prod(shape), BLOCK_ELEMENTS),)
+        return (
+            Stored(name, "kv", "token", shape, bits, window, tokens_per_entry),
+            Stored(f"{name}_scale", "kv", "token", blocks, scale_bits, window, tokens_per_entry),
         )
     if kv not in BITS:
         raise UsageError(f"--kv-cache-dtype {kv} is a record for MLA and not for the `{name}` of ordinary attention")
@@ -138,6 +145,13 @@ def kv_tensors(
 
 def index_key(dim: int, dtype: str, tokens_per_entry: int = 1) -> tuple[Stored, ...]:
     """The key that a sparse indexer keeps per entry; fp8 and fp4 carry scales (one fp32; one byte per 32)."""
+    if dtype in BLOCKS:
+        bits, scale_bits = BLOCKS[dtype]
+        blocks = (ceil_div(dim, BLOCK_ELEMENTS),)
+        return (
+            Stored("index_key", "index", "token", (dim,), bits, tokens_per_entry=tokens_per_entry),
+            Stored("index_scale", "index", "token", blocks, scale_bits, tokens_per_entry=tokens_per_entry),
+        )
     bits = BITS[dtype]
     key = Stored("index_key", "index", "token", (dim,), bits, tokens_per_entry=tokens_per_entry)
     if dtype == "fp8":

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from kvplan.dtypes import BITS, Dtypes
+from kvplan.dtypes import BITS, BLOCKS, Dtypes
 from kvplan.errors import UsageError
-from kvplan.layers.base import Stored, split_kv_heads
+from kvplan.layers.base import Stored, index_key, split_kv_heads
 from kvplan.layers.full import Full
 
 
@@ -24,6 +24,8 @@ class GqaIndex(Full):
     def stored(self, dtypes: Dtypes) -> tuple[Stored, ...]:
         follows = "fp8" if dtypes.kv == "fp8" else "bf16"
         index = follows if dtypes.index == "auto" else dtypes.index
+        if index in BLOCKS:
+            return (*super().stored(dtypes), *index_key(self.index_dim, index))
         if index == "fp4":
             raise UsageError("--index-dtype fp4 is not defined for the index of MiniMax M3; use bf16 or fp8")
         key = Stored("index_key", "index", "token", (self.index_dim,), BITS[index])

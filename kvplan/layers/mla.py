@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from kvplan.dtypes import BITS, Dtypes
+from kvplan.dtypes import BITS, BLOCK_ELEMENTS, BLOCKS, Dtypes
 from kvplan.errors import UsageError
 from kvplan.layers.base import Layer, Stored
+from kvplan.units import ceil_div
 
 
 def latent_row(latent: int, rope: int, kv: str) -> tuple[Stored, ...]:
@@ -27,6 +28,11 @@ def latent_row(latent: int, rope: int, kv: str) -> tuple[Stored, ...]:
             Stored("latent_scale", "kv", "token", (scales,), scale_bits),
             Stored("rope", "kv", "token", (rope,), rope_bits),
         )
+    if kv in BLOCKS:
+        bits, scale_bits = BLOCKS[kv]
+        blocks = (ceil_div(latent + rope, BLOCK_ELEMENTS),)
+        scale = Stored("latent_scale", "kv", "token", blocks, scale_bits)
+        return Stored("latent", "kv", "token", (latent + rope,), bits), scale
     if kv not in BITS:
         raise UsageError(f"--kv-cache-dtype {kv} is not defined for MLA; use bf16, fp8, fp8_ds_mla or nvfp4_ds_mla")
     row = (Stored("latent", "kv", "token", (latent,), BITS[kv]),)

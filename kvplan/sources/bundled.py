@@ -1,7 +1,6 @@
 """Models that ship with kvplan, or that the user keeps beside them: profiles/models/*.toml, schema kvplan.model/1."""
 
 import re
-import tomllib
 from dataclasses import fields
 from difflib import get_close_matches
 from functools import cache
@@ -92,9 +91,8 @@ def _heads() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for stem, path in profiles.paths("models").items():
         try:
-            text = path.read_text(encoding="utf-8")
-            found[stem] = tomllib.loads(_CONFIG_TABLE.split(text, maxsplit=1)[0])
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
+            found[stem] = profiles.parse(_CONFIG_TABLE.split(profiles.text_of(path), maxsplit=1)[0], path)
+        except ProfileError:
             found[stem] = {}
     return found
 

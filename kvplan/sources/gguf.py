@@ -15,7 +15,7 @@ try:
 except ImportError:
     raise SourceError("reading a .gguf file needs the gguf package: pip install 'kvplan-hybrid[gguf]'") from None
 
-_BAD = (ValueError, IndexError, KeyError, OverflowError, TypeError, StructError, MemoryError, OSError)
+_BAD = (ValueError, IndexError, KeyError, OverflowError, TypeError, StructError, MemoryError, OSError, RecursionError)
 _MAX_LIST = 4096
 
 
@@ -34,7 +34,8 @@ def read_gguf(path: Path) -> Model:
         ]  # fmt: skip
     except _BAD as error:
         raise SourceError(f"{path}: its GGUF header is damaged ({str(error)[:80] or type(error).__name__})") from None
-    if (parts := fields.get("split.count")) and parts > 1:
+    parts = fields.get("split.count")
+    if isinstance(parts, int) and parts > 1:
         raise SourceError(f"{path}: one of {parts} parts of a split model; merge them with llama-gguf-split first")
     arch = fields.get("general.architecture")
     if not isinstance(arch, str):

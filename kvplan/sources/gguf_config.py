@@ -95,9 +95,8 @@ def _dense(meta: Metadata) -> Config:
 
 
 def _windowed(meta: Metadata) -> Config:
-    """Ordinary attention with one window for every layer, where the header states one."""
-    window = meta.get("attention.sliding_window")
-    return _dense(meta) | ({"sliding_window": window} if window else {})
+    """Ordinary attention with one window for every layer, where the header states one; null says that it does not."""
+    return _dense(meta) | {"sliding_window": meta.get("attention.sliding_window") or None}
 
 
 def _gemma(meta: Metadata) -> Config:

@@ -18,7 +18,7 @@ _COMMIT = re.compile(r"[0-9a-zA-Z._\-]{1,128}")
 
 def from_path(argument: str) -> Model | None:
     """The model at a path, or None where the argument is not one. Raises SourceError for a path that holds none."""
-    path = Path(argument).expanduser() if argument.startswith("~") else Path(argument)
+    path = Path(os.path.expanduser(argument))
     explicit = argument.startswith(("/", "./", "../", "~", ".\\")) or argument in (".", "..")
     explicit = explicit or argument.lower().endswith((".json", ".gguf", ".safetensors"))
     try:
@@ -92,11 +92,11 @@ def cache_root() -> Path:
     """Where huggingface_hub keeps snapshots, by its own environment variables."""
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if value := os.environ.get(variable):
-            return Path(value).expanduser()
+            return Path(os.path.expanduser(value))
     home = os.environ.get("HF_HOME")
     if home:
-        return Path(home).expanduser() / "hub"
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "huggingface" / "hub"
+        return Path(os.path.expanduser(home)) / "hub"
+    return Path(os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache")) / "huggingface" / "hub"
 
 
 def from_cache(repo: str, revision: str | None) -> Model | None:

@@ -17,6 +17,8 @@ from kvplan.model import Tensor
 from kvplan.sources.strict import MAX_INDEX_BYTES, open_regular, parse_json, read_json
 
 MAX_HEADER_BYTES = 100_000_000
+MAX_DISTINCT = 200_000
+"""Tensors after equal ones of a layer's experts are merged; the largest models have some thousands."""
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 BITS = {
@@ -24,6 +26,7 @@ BITS = {
     "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
     "C64": 64, "F64": 64, "I64": 64, "U64": 64,
 }  # fmt: skip
+_NUMBERED = re.compile(r"(.*-)(\d{5})-of-(\d{5})\.safetensors")
 _EXPERT_NUMBER = re.compile(r"\.experts\.\d+\.")
 
 
@@ -107,6 +110,8 @@ def merge(entries: Iterable[Entry]) -> tuple[Tensor, ...]:
         (_EXPERT_NUMBER.sub(".experts.*.", name), dtype, shape, end - start)
         for start, end, name, dtype, shape in entries
     )
+    if len(counts) > MAX_DISTINCT:
+        raise SourceError(f"the weight files name {len(counts):,} different tensors; no model has as many")
     return tuple(Tensor(*one, count) for one, count in counts.items())
 
 
@@ -121,13 +126,22 @@ def read_folder(folder: Path) -> tuple[tuple[Tensor, ...], str]:
         shards = [SINGLE]
     else:
         found = sorted(path.name for path in folder.glob("*.safetensors"))
-        shards = [name for name in found if not name.startswith(("consolidated", "adapter"))] or found
+        shards = _promised([name for name in found if not name.startswith(("consolidated", "adapter"))] or found)
     if not shards:
         return (), ""
     absent = [shard for shard in shards if not _holds_weights(folder / shard)]
     if absent:
         return (), f"{absent[0]} and {len(absent) - 1} more of {len(shards)} weight files are not here"
     return merge(_once(entry for shard in shards for entry in read_file(folder / shard))), ""
+
+
+def _promised(shards: list[str]) -> list[str]:
+    """Files by name, with those that the numbers in one name (`…-00001-of-00004.safetensors`) promise beside it."""
+    match = next(filter(None, map(_NUMBERED.fullmatch, shards)), None)
+    if match is None:
+        return shards
+    named = [f"{match[1]}{number:05}-of-{match[3]}.safetensors" for number in range(1, int(match[3]) + 1)]
+    return list(dict.fromkeys([*shards, *named]))
 
 
 def _once(entries: Iterable[Entry]) -> Iterable[Entry]:

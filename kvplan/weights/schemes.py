@@ -199,6 +199,11 @@ def _everywhere(name: str, linear: Format | None) -> Callable[[Format, str], Rul
     )
 
 
+def _experts_only(name: str, experts: Format) -> Callable[[Format, str], Rule]:
+    note = f"--quantization {name}: the routed experts alone, as NVFP4 copies of GLM-5.1 and Nemotron 3 Super are made"
+    return lambda plain, _note: Rule(name, plain, experts=experts, notes=(note,), requantised=True)
+
+
 def _unquantised(name: str) -> Callable[[Format, str], Rule]:
     note = f"--quantization {name}: every weight in {name}"
     return lambda _plain, _note: Rule(name, PLAIN[name], notes=(note,), requantised=True)
@@ -207,7 +212,8 @@ def _unquantised(name: str) -> Callable[[Format, str], Rule]:
 _FLAGS: dict[str, Callable[[Format, str], Rule]] = {
     "bf16": _unquantised("bf16"), "fp16": _unquantised("fp16"), "fp32": _unquantised("fp32"),
     "fp8": _everywhere("fp8", fp8_tensor(1)), "mxfp8": _everywhere("mxfp8", MXFP8),
-    "nvfp4": _everywhere("nvfp4", nvfp4()), "mxfp4": _everywhere("mxfp4", MXFP4),
+    "nvfp4": _everywhere("nvfp4", nvfp4()), "nvfp4-experts": _experts_only("nvfp4-experts", nvfp4()),
+    "mxfp4": _everywhere("mxfp4", MXFP4),
     "int8": _everywhere("int8", INT8), "int4": _everywhere("int4", int_packed(4, 128, zeros=False)),
     "awq": _everywhere("awq", int_packed(4, 128, zeros=True)),
     "gptq": _everywhere("gptq", int_packed(4, 128, zeros=True, index=True)),

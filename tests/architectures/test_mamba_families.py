@@ -34,7 +34,7 @@ LFM: dict[str, Any] = {
 }  # fmt: skip
 LFM_MOE = {
     "model_type": "lfm2_moe", "num_hidden_layers": 24, "intermediate_size": 7168, "moe_intermediate_size": 1792,
-    "num_dense_layers": 2, "num_experts": 32, "num_experts_per_tok": 4, "vocab_size": 65536,
+    "num_dense_layers": 2, "num_experts": 32, "num_experts_per_tok": 4, "vocab_size": 65536, "full_attn_idxs": None,
     "layer_types": ["full_attention" if number in (2, 6, 10, 14, 18, 21) else "conv" for number in range(24)],
 }  # fmt: skip
 

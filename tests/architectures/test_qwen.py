@@ -36,10 +36,13 @@ def test_a_window_in_use_slides_from_max_window_layers_on() -> None:
     assert [block[0].kind for block in model.blocks] == ["full"] * 20 + ["swa"] * 8
 
 
-def test_layer_types_win_and_longer_lists_are_cut() -> None:
-    types = ["full_attention", "sliding_attention"] * 15
-    model = read({**QWEN25_7B, "layer_types": types, "sliding_window": 4096})
+def test_layer_types_win_where_windows_are_in_use() -> None:
+    types = ["full_attention", "sliding_attention"] * 14
+    windowed = {**QWEN25_7B, "layer_types": types, "sliding_window": 4096}
+    model = read({**windowed, "use_sliding_window": True})
     assert model.layer_counts() == {"full": 14, "swa": 14}
+    with pytest.raises(ConfigError, match="layer_types"):
+        read(windowed)
 
 
 def test_a_window_in_a_mixture_of_experts_is_refused() -> None:

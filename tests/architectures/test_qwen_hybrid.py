@@ -34,7 +34,7 @@ def role_bytes(layers: list[Layer], role: str, dtypes: Dtypes, tokens: int = 1) 
 
 
 def test_interval_and_list_say_the_same() -> None:
-    types = ["linear_attention", "linear_attention", "linear_attention", "full_attention"] * 3
+    types = ["linear_attention", "linear_attention", "linear_attention", "full_attention"] * 2
     without = {key: value for key, value in SMALL.items() if key != "full_attention_interval"}
     assert read({**without, "layer_types": types}).blocks == read(SMALL).blocks
     assert read(SMALL).layer_counts() == {"gdn": 6, "full": 2}

@@ -91,7 +91,9 @@ def test_trinity_globals_come_from_the_list_or_the_period() -> None:
 
 def test_command_r7b_keeps_every_fourth_layer_whole() -> None:
     assert global_layers(COMMAND) == list(range(3, 32, 4))
-    assert global_layers(COMMAND | {"sliding_window_pattern": 2}) == list(range(1, 32, 2))
+    assert global_layers(COMMAND | {"sliding_window_pattern": 2, "layer_switch": 2}) == list(range(1, 32, 2))
+    with pytest.raises(ConfigError, match="layer_switch"):
+        read(COMMAND | {"sliding_window_pattern": 2})
 
 
 def test_exaone_patterns() -> None:

@@ -1,0 +1,26 @@
+"""What the shell offers where a name of a model, GPU or engine is typed."""
+
+
+def _beginning(names: list[str], typed: str) -> list[str]:
+    return [name for name in names if name.startswith(typed.lower())]
+
+
+def models(incomplete: str) -> list[str]:
+    """Bundled models and the user's own; the shell itself offers paths."""
+    from kvplan.profiles import paths
+
+    return _beginning(sorted(paths("models")), incomplete)
+
+
+def gpus(incomplete: str) -> list[str]:
+    """GPU profiles, and `auto`."""
+    from kvplan.profiles import paths
+
+    return _beginning(["auto", *sorted(paths("gpus"))], incomplete)
+
+
+def engines(incomplete: str) -> list[str]:
+    """Engines whose rules are modelled."""
+    from kvplan.registry import module_names
+
+    return _beginning([name for name in module_names("kvplan.engines") if name != "base"], incomplete)

@@ -17,3 +17,7 @@ test *args:
 # Start-up and memory beside kvfit, as ratios measured in one run.
 bench-startup:
     python scripts/bench_startup.py
+
+# Recompute public vLLM logs; add --pool to predict pool and weights from the flags alone.
+engine-logs logs *args:
+    python scripts/engine_logs.py {{logs}} {{args}}

@@ -40,6 +40,8 @@ class Evaluation:
 
     engine: Engine
     dtypes: Dtypes
+    deployment: Deployment
+    """The flags that led here."""
     fleet: Fleet | None = None
     share: Share | None = None
     weights: WeightReport | None = None
@@ -61,7 +63,7 @@ def evaluate(
     dtypes = engine.dtypes(model, deployment)
     fleet = make_fleet(deployment)
     if fleet is None:
-        return Evaluation(engine, dtypes)
+        return Evaluation(engine, dtypes, deployment)
     check_layout(model, fleet.layout)
     share = Share(model, fleet.layout, dtypes, stage_layers(model, fleet.layout))
     needed = memory is not None and deployment.kv_cache_memory is None
@@ -72,9 +74,9 @@ def evaluate(
         pool = engine.pool(share, memory, weights.rank_bytes, deployment)
         pool = measured_pool(pool, engine.name, engine.rules_version, model.name, fleet.layout.tp, deployment)
     else:
-        return Evaluation(engine, dtypes, fleet, share, weights)
+        return Evaluation(engine, dtypes, deployment, fleet, share, weights)
     allocation, capacity = _count(engine, share, pool, deployment, contexts, fleet)
-    return Evaluation(engine, dtypes, fleet, share, weights, pool, allocation, capacity)
+    return Evaluation(engine, dtypes, deployment, fleet, share, weights, pool, allocation, capacity)
 
 
 def _weigh(engine: Engine, model: Model, deployment: Deployment, fleet: Fleet, needed: bool) -> WeightReport | None:
@@ -115,7 +117,7 @@ def _count(
             deployment_sequences=fit.sequences * fleet.replicas,
             node_sequences=fit.sequences * per_node if fleet.per_node >= fleet.layout.tp * fleet.layout.pp else 0,
             ideal=bound.sequences,
-            binds=fit.binds,
+            binds=fit.binds if pool.bytes > 0 else "weights",
         )
         for fit, least, most, bound in zip(point.fits, low.fits, high.fits, bare.fits, strict=True)
     )

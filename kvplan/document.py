@@ -152,6 +152,8 @@ class Plan:
     pool: PoolPart | None
     capacity: list[Capacity]
     verdict: Verdict | None
+    run: str | None
+    """The engine's command for the deployment, with the flags of the last suggestion."""
     ledger: list[LedgerLine]
     schema_: Literal["kvplan.plan/1"] = "kvplan.plan/1"
 

@@ -106,6 +106,8 @@ class Model:
     """Config keys that no rule reads and that do not change what is stored."""
     defaults: tuple[str, ...] = ()
     """Fields the config leaves out and that were filled from the family's documented default."""
+    hf_id: str = ""
+    """Its id on the Hugging Face hub; empty where it has none."""
     snapshot: str | None = None
     """Directory the model was read from, if it came from one."""
     tensors: tuple[Tensor, ...] = ()

@@ -21,6 +21,7 @@ from kvplan.document import (
     PoolBreakdown,
     PoolPart,
     Sequence,
+    Try,
     Verdict,
 )
 from kvplan.engines.base import snapshots_of
@@ -54,13 +55,11 @@ def plan(model: str | Model, *, notes: Iterable[Assumption] = (), **flags: Any) 
     `notes` join the plan's assumptions: what whoever made the flags has to say about them.
     Raises a KvplanError whose message is one line for the user. Example: plan("kimi-k3", gpu="B300:8").
     """
-    deployment = make_deployment(**flags)
-    read = resolve(model) if isinstance(model, str) else model
-    contexts = _contexts(read, deployment)
-    gpu, deployment = _gpu(deployment)
+    read, deployment, gpu, contexts = settle(model, **flags)
     now = evaluate(read, deployment, gpu, contexts)
     baseline = _baseline(read, deployment)
     whole = _whole(read, baseline, now)
+    tries, best = suggest(read, deployment, gpu, contexts, now) if now.capacity else ([], now)
     ranks = [_fullest_rank(read, baseline, deployment, now, tokens) for tokens in contexts]
     return Plan(
         kvplan_version=__version__,
@@ -73,9 +72,19 @@ def plan(model: str | Model, *, notes: Iterable[Assumption] = (), **flags: Any) 
         engine=_engine_part(now),
         pool=_pool_part(now.pool),
         capacity=list(now.capacity),
-        verdict=_verdict(read, deployment, gpu, contexts, now),
+        verdict=_verdict(now, tries) if now.capacity else None,
+        run=_run(read, best, contexts[-1]),
         ledger=_ledger(whole, deployment, now, contexts),
     )
+
+
+def settle(model: str | Model, **flags: Any) -> tuple[Model, Deployment, Gpu | None, list[int]]:
+    """What the flags mean before anything is worked out: model, deployment, its GPU, the lengths asked about."""
+    deployment = make_deployment(**flags)
+    read = resolve(model) if isinstance(model, str) else model
+    contexts = _contexts(read, deployment)
+    gpu, deployment = _gpu(deployment)
+    return read, deployment, gpu, contexts
 
 
 def _contexts(model: Model, deployment: Deployment) -> list[int]:
@@ -285,7 +294,9 @@ def _chosen(name: str, value: str, given: bool, reason: str) -> Assumption:
 def _engine_part(now: Evaluation) -> dict[str, Any] | None:
     if now.allocation is None:
         return None
-    return {"name": now.engine.name, "rules_version": now.engine.rules_version} | now.allocation.figures
+    figures = now.allocation.figures
+    head = {"name": now.engine.name, "rules_version": now.engine.rules_version, "summary": now.engine.says(figures)}
+    return head | figures
 
 
 def _pool_part(pool: Pool | None) -> PoolPart | None:
@@ -306,12 +317,16 @@ def _pool_part(pool: Pool | None) -> PoolPart | None:
     )
 
 
-def _verdict(
-    model: Model, deployment: Deployment, gpu: Gpu | None, contexts: list[int], now: Evaluation
-) -> Verdict | None:
-    """Yes or no for the longest context; close where the pool's range straddles one sequence."""
-    if not now.capacity:
+def _run(model: Model, best: Evaluation, limit_tokens: int) -> str | None:
+    """The command that starts the best deployment found; None where nothing fits or the engine has no command."""
+    line = best.engine.command_line
+    if line is None or best.fleet is None or not best.capacity or not best.capacity[-1].sequences:
         return None
+    return line.spell(model.hf_id or model.snapshot or model.name, best.fleet.layout, best.deployment, limit_tokens)
+
+
+def _verdict(now: Evaluation, tries: list[Try]) -> Verdict:
+    """Yes or no for the longest context; close where the pool's range straddles one sequence."""
     last = now.capacity[-1]
     asked = f"{last.context_tokens:,} tokens"
     fits: Literal["yes", "no", "close"]
@@ -323,7 +338,7 @@ def _verdict(
         fits, reason = "no", "the weights leave nothing for a cache"
     else:
         fits, reason = "no", f"not one sequence of {asked} fits; {last.binds} binds"
-    return Verdict(fits=fits, reason=reason, try_=suggest(model, deployment, gpu, contexts, now))
+    return Verdict(fits=fits, reason=reason, try_=tries)
 
 
 def _ledger(whole: _Sides, deployment: Deployment, now: Evaluation, contexts: list[int]) -> list[LedgerLine]:

@@ -1,14 +1,11 @@
-"""What `kvplan estimate` and the listings say on a screen. Reads documents; computes nothing that is not in them."""
+"""What `kvplan estimate` says on a screen. Reads documents; computes nothing that is not in them."""
 
 import dataclasses
 from typing import Any
 
-from kvplan import __version__
 from kvplan.document import Assumption, Capacity, Plan, PoolPart, Sequence, Verdict
 from kvplan.errors import NO, TOO_CLOSE, YES, UsageError
-from kvplan.gpu import Gpu
-from kvplan.model import Model
-from kvplan.tables import WIDTH, Table, print_csv, print_json, print_markdown, print_rows, print_text
+from kvplan.tables import WIDTH, Table, print_csv, print_json, print_markdown, print_text
 from kvplan.units import format_gb, format_gib, format_short, format_tokens
 
 _EXIT = {"yes": YES, "no": NO, "close": TOO_CLOSE}
@@ -16,8 +13,6 @@ _VERDICT = {"yes": "FITS", "no": "DOES NOT FIT", "close": "TOO CLOSE TO CALL"}
 
 MOST_COLUMNS = 4
 """Contexts beside each other in one table."""
-
-show_rows = print_rows
 
 
 def exit_code(plan: Plan) -> int:
@@ -88,6 +83,8 @@ def _gained(verdict: Verdict) -> str:
 def _facts(plan: Plan) -> list[str]:
     last = plan.per_sequence[-1]
     lines = [f"PER GPU    {_pool_line(plan.pool)}"] if plan.pool else []
+    if plan.engine is not None and plan.engine["summary"] and plan.pool and plan.pool.bytes:
+        lines.append(f"ENGINE     {plan.engine['name']} {plan.engine['rules_version']}: {plan.engine['summary']}")
     lines.append(f"BYTES      {_rate(last)}")
     if plan.per_rank is not None:
         lines.append(f"PER RANK   {_rate(plan.per_rank.sequences[-1])}")
@@ -100,7 +97,22 @@ def _facts(plan: Plan) -> list[str]:
     assumed = [_assumed(item) for item in plan.assumptions if item.kind == "assumed"]
     if assumed:
         lines.append(f"ASSUMED    {'; '.join(assumed)}")
+    if plan.verdict is not None:
+        lines.append(f"UNKNOWN    {_unknown(plan)}")
+    if plan.run is not None:
+        lines.append(f"RUN        {plan.run}")
     return lines
+
+
+def _unknown(plan: Plan) -> str:
+    """What these figures cannot say."""
+    tried = " ".join(attempt.flags for attempt in plan.verdict.try_) if plan.verdict else ""
+    narrow = sorted({name for name in ("fp8", "nvfp4", "int8") if name in f"{tried} {plan.inputs['kv_cache_dtype']}"})
+    quality = [f"quality with an {name} cache" for name in narrow]
+    if "--mamba-ssm-dtype" in tried:
+        quality.append("quality with a narrower state")
+    kept = [] if any(row.snapshot_bytes for row in plan.per_sequence) else ["snapshots kept for prefix reuse"]
+    return "; ".join(["speed", *quality, *(kept if plan.per_sequence[-1].state_bytes else [])])
 
 
 def _assumed(item: Assumption) -> str:
@@ -265,78 +277,3 @@ def _csv_rows(plan: Plan) -> list[dict[str, Any]]:
             flat |= {key: value for key, value in dataclasses.asdict(fit).items() if key != "context_tokens"}
         rows.append({"model": plan.model.name} | flat)
     return rows
-
-
-def show_model(model: Model, *, as_json: bool) -> None:
-    """A model's layers, dimensions and provenance."""
-    groups: dict[tuple[Any, ...], int] = {}
-    for mixer in model.mixers():
-        key = (mixer.kind, *(f"{name} {value}" for name, value in dataclasses.asdict(mixer).items()))
-        groups[key] = groups.get(key, 0) + 1
-    layers = [{"kind": key[0], "count": count, "dimensions": list(key[1:])} for key, count in groups.items()]
-    facts: dict[str, Any] = {
-        "name": model.name,
-        "model_type": model.model_type,
-        "architecture": model.architecture,
-        "dtype": model.dtype,
-        "max_context_tokens": model.max_context_tokens,
-        "state_dtype": model.state_dtype,
-        "kv_cache_dtype": model.kv_cache_dtype,
-        "num_experts": model.num_experts,
-        "experts_per_token": model.experts_per_token,
-        "source": dataclasses.asdict(model.source),
-        "published": dataclasses.asdict(model.published),
-        "weights_missing": model.weights_missing,
-        "defaults": list(model.defaults),
-        "unread": list(model.unread),
-    }
-    if as_json:
-        head = {
-            "schema": "kvplan.model/1",
-            "kvplan_version": __version__,
-            "inputs": {"model": model.name},
-            "assumptions": [],
-        }
-        print_json(head | facts | {"layers": layers})
-        return
-    rows = [(name, _flat(value)) for name, value in facts.items() if value not in (None, "", [], 0)]
-    kinds = [(str(layer["count"]), layer["kind"], ", ".join(layer["dimensions"])) for layer in layers]
-    print_text([], [Table("", ("field", "value"), rows), Table("LAYERS", ("count", "kind", "dimensions"), kinds)])
-
-
-def _flat(value: Any) -> str:
-    if isinstance(value, dict):
-        parts = {key: _flat(item) for key, item in value.items() if item not in (None, "")}
-        return "; ".join(
-            item if key in ("title", "url", "note", "origin") else f"{key} {item}" for key, item in parts.items()
-        )
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return ", ".join(str(item) for item in value)
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def gpu_row(gpu: Gpu) -> dict[str, Any]:
-    """One line of `kvplan gpus list`."""
-    return {
-        "name": gpu.name,
-        "memory_bytes": gpu.memory_bytes,
-        "memory": format_gib(gpu.memory_bytes),
-        "quality": gpu.memory_quality,
-        "bandwidth_gb_per_s": gpu.bandwidth_bytes_per_s // 10**9,
-        "aliases": list(gpu.aliases),
-    }
-
-
-def show_gpu(gpu: Gpu, *, as_json: bool) -> None:
-    """A GPU with the source of each figure."""
-    facts = gpu.model_dump(mode="json", by_alias=True)
-    if as_json:
-        head = {"schema": "kvplan.gpu/1", "kvplan_version": __version__, "inputs": {"gpu": gpu.name}, "assumptions": []}
-        print_json(facts | head)
-        return
-    sources = [(f"source of {name}", _flat(value)) for name, value in facts.pop("source").items()]
-    del facts["schema"]
-    rows = [(name, _flat(value)) for name, value in facts.items() if value is not None]
-    print_text([], [Table("", ("field", "value"), rows + sources)])

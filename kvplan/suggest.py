@@ -16,15 +16,21 @@ from kvplan.weights import WeightReport
 MOST_GPUS = 64
 
 
-def suggest(model: Model, deployment: Deployment, gpu: Gpu | None, contexts: list[int], now: Evaluation) -> list[Try]:
-    """Cumulative steps, each kept only where it adds sequences at some length; more GPUs where nothing fits."""
+def suggest(
+    model: Model, deployment: Deployment, gpu: Gpu | None, contexts: list[int], now: Evaluation
+) -> tuple[list[Try], Evaluation]:
+    """Cumulative steps, each kept only where it adds sequences at some length; more GPUs where nothing fits.
+
+    Returns them with what the last of them comes to.
+    """
     tries: list[Try] = []
     best = now
     for spelled, best in _climb(model, deployment, gpu, contexts, now):
         tries.append(_row(spelled, best))
     if not _holds(best):
-        tries += _more_gpus(model, deployment, gpu, contexts, now)
-    return tries
+        for spelled, best in _more_gpus(model, deployment, gpu, contexts, now):
+            tries.append(_row(spelled, best))
+    return tries, best
 
 
 def _climb(
@@ -52,7 +58,7 @@ def _steps(model: Model, deployment: Deployment, now: Evaluation) -> Iterator[tu
 
 def _more_gpus(
     model: Model, deployment: Deployment, gpu: Gpu | None, contexts: list[int], now: Evaluation
-) -> Iterator[Try]:
+) -> Iterator[tuple[str, Evaluation]]:
     """The first doubling of the GPUs of a replica that holds the longest context, with further flags if it must."""
     if now.fleet is None or gpu is None:
         return
@@ -68,7 +74,7 @@ def _more_gpus(
         while result is not None and not _holds(result):
             added, result = next(steps, ("", None))
         if result is not None:
-            yield _row(f"{spelled} {added}".strip(), result)
+            yield f"{spelled} {added}".strip(), result
             return
         tp *= 2
 

@@ -41,6 +41,13 @@ def test_no_arguments_show_the_help(kvplan: Any) -> None:
     assert "estimate" in done.stdout
 
 
+@pytest.mark.parametrize("group", ["models", "gpus"])
+def test_a_group_alone_shows_its_help(kvplan: Any, group: str) -> None:
+    done = kvplan(group)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "  show " in done.stdout and "\n\nCommands:\n" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("args", "code"),
     [

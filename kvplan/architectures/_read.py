@@ -36,7 +36,7 @@ def known_model_types() -> list[str]:
 
 def read_config(
     data: Any, *, name: str, source: Source, published: Published | None = None, snapshot: str | None = None,
-    tensors: tuple[Tensor, ...] = (), tensors_missing: str = "",
+    tensors: tuple[Tensor, ...] = (), tensors_missing: str = "", hf_id: str = "",
 ) -> Model:  # fmt: skip
     """A parsed config.json as a Model. Raises ConfigError naming the field that is unknown, missing or malformed."""
     if not isinstance(data, dict):
@@ -81,6 +81,7 @@ def read_config(
         published=published or Published(),
         unread=tuple(unread),
         defaults=tuple(dict.fromkeys(cfg.defaults)),
+        hf_id=hf_id,
         snapshot=snapshot,
         tensors=tensors,
         tensors_missing=tensors_missing,

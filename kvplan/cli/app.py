@@ -55,6 +55,9 @@ def main() -> None:
     except KvplanError as error:
         _fail(str(error), error.exit_code)
     except typer.TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # a group named alone; typer exports no name for it
+            print(error)
+            sys.exit(YES)
         _fail(getattr(error, "format_message", error.__str__)(), COULD_NOT_RUN)
     except (KeyboardInterrupt, typer.Abort):
         streams.leave(130)

@@ -13,9 +13,10 @@ app = typer.Typer(help="The GPUs that kvplan knows by name.", no_args_is_help=Tr
 def list_command(json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False) -> None:
     """Every bundled GPU, with its memory as the driver reports it."""
     from kvplan.gpu import list_gpus
-    from kvplan.show import gpu_row, show_rows
+    from kvplan.listings import gpu_row
+    from kvplan.tables import print_rows
 
-    show_rows("kvplan.gpus/1", "gpus", [gpu_row(gpu) for gpu in list_gpus()], json, hidden=("memory_bytes", "quality"))
+    print_rows("kvplan.gpus/1", "gpus", [gpu_row(gpu) for gpu in list_gpus()], json, hidden=("memory_bytes", "quality"))
 
 
 @app.command("show")
@@ -30,6 +31,6 @@ def show_command(
 ) -> None:
     """One GPU with the sources of its figures."""
     from kvplan.gpu import auto_gpu, find_gpu
-    from kvplan.show import show_gpu
+    from kvplan.listings import show_gpu
 
     show_gpu(auto_gpu() if name.lower() == "auto" else find_gpu(name), as_json=json)

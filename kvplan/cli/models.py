@@ -12,10 +12,10 @@ app = typer.Typer(help="The models that kvplan knows by name.", no_args_is_help=
 @app.command("list")
 def list_command(json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False) -> None:
     """Every bundled model, with its source."""
-    from kvplan.show import show_rows
     from kvplan.sources import list_models
+    from kvplan.tables import print_rows
 
-    show_rows("kvplan.models/1", "models", list_models(), json, hidden=("source", "date"))
+    print_rows("kvplan.models/1", "models", list_models(), json, hidden=("source", "date"))
 
 
 @app.command("show")
@@ -24,7 +24,7 @@ def show_command(
     json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """One model: its layers, dimensions, weights and where they come from."""
-    from kvplan.show import show_model
+    from kvplan.listings import show_model
     from kvplan.sources import resolve
 
     show_model(resolve(name), as_json=json)
@@ -34,7 +34,7 @@ def show_command(
 def types_command(json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False) -> None:
     """Every `model_type` of a config.json that can be read."""
     from kvplan.architectures import known_model_types
-    from kvplan.show import show_rows
+    from kvplan.tables import print_rows
 
     rows = [{"model_type": model_type} for model_type in known_model_types()]
-    show_rows("kvplan.model_types/1", "model_types", rows, json)
+    print_rows("kvplan.model_types/1", "model_types", rows, json)

@@ -1,12 +1,15 @@
 """The contract between an engine's rules and everything after them."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from kvplan.deployment import Deployment, Layout
 from kvplan.document import Assumption, Binds
 from kvplan.dtypes import Dtypes
+from kvplan.engines._command import CommandLine
+from kvplan.errors import UsageError
 from kvplan.layers.base import Layer
 from kvplan.ledger import Holding
 from kvplan.model import Model
@@ -58,12 +61,31 @@ class Loading:
     moe_shard_multiple: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Units:
+    """A pool as sequences of different lengths fill it together, in the unit that the engine hands out."""
+
+    name: str
+    """What one is, in the plural: "blocks", "tokens", "bytes"."""
+    capacity: int
+    of: Callable[[int], int]
+    """Units that a sequence of so many tokens holds; never fewer for a longer one."""
+    rule: str
+    """`of` in words."""
+    most_running: int | None = None
+    """Sequences that may run at once, whatever their length."""
+    most_open: int | None = None
+    """Sequences that can be kept at all, whatever their length: slots."""
+
+
 class Engine(ABC):
     """One engine's rules. A module in `kvplan.engines` makes itself known by a module-level `ENGINE`."""
 
     name: ClassVar[str]
     rules_version: ClassVar[str]
     source: ClassVar[str]
+    command_line: ClassVar[CommandLine | None] = None
+    """How the engine is started; None where it has no command that kvplan can spell."""
 
     @abstractmethod
     def dtypes(self, model: Model, deployment: Deployment) -> Dtypes:
@@ -80,6 +102,16 @@ class Engine(ABC):
     def state_reason(self, model: Model) -> str:
         """Why `auto` became the state dtype that it became."""
         return "the config asks for it" if model.state_dtype else "the engine's default"
+
+    def says(self, figures: dict[str, Any]) -> str:
+        """The figures of an allocation in one sentence; empty where there is nothing to say."""
+        return ""
+
+    def units(self, share: Share, pool_bytes: int, deployment: Deployment, max_model_len: int) -> Units:
+        """The pool as open sessions share it. Raises UsageError where the engine's rules for that are not modelled."""
+        raise UsageError(
+            f"--engine {self.name}: sessions of different lengths in one pool are not modelled; use vllm, sglang or ideal"
+        )
 
     @abstractmethod
     def allocate(self, share: Share, pool_bytes: int, deployment: Deployment, contexts: list[int]) -> Allocation:

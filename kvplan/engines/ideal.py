@@ -5,7 +5,7 @@ from typing import ClassVar
 from kvplan.deployment import Deployment
 from kvplan.document import Binds
 from kvplan.dtypes import Dtypes
-from kvplan.engines.base import Allocation, Engine, Fit, Share, resolve_dtypes, snapshots_of
+from kvplan.engines.base import Allocation, Engine, Fit, Share, Units, resolve_dtypes, snapshots_of
 from kvplan.ledger import Holding
 from kvplan.model import Model
 
@@ -26,6 +26,16 @@ class Ideal(Engine):
     def allocate(self, share: Share, pool_bytes: int, deployment: Deployment, contexts: list[int]) -> Allocation:
         holdings = share.holdings()
         return Allocation(tuple(_fit(holdings, pool_bytes, deployment, tokens) for tokens in contexts))
+
+    def units(self, share: Share, pool_bytes: int, deployment: Deployment, max_model_len: int) -> Units:
+        holdings = share.holdings()
+
+        def of(tokens: int) -> int:
+            copies = snapshots_of(deployment, tokens)
+            return max(holding.footprint(tokens, copies).total for holding in holdings)
+
+        rule = "what one rank stores, rounded up to nothing"
+        return Units("bytes", max(0, pool_bytes), of, rule, most_running=deployment.max_num_seqs)
 
 
 def _fit(holdings: list[Holding], pool_bytes: int, deployment: Deployment, tokens: int) -> Fit:

@@ -64,6 +64,7 @@ def read_profile(path: Path) -> Model:
     return read_config(
         config,
         name=str(document.get("name", path.stem)),
+        hf_id=str(document.get("hf_id", "")),
         source=Source(str(source.get("origin", path)), str(source.get("date", "")), str(source.get("note", ""))),
         published=Published(**published),
     )

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 from kvplan.deployment import Deployment
 from kvplan.document import Binds
 from kvplan.dtypes import Dtypes
-from kvplan.engines.base import Allocation, Engine, Fit, Share, resolve_dtypes
+from kvplan.engines._command import SGLANG
+from kvplan.engines.base import Allocation, Engine, Fit, Share, Units, resolve_dtypes
 from kvplan.engines.sglang.cells import Cells, draft_of, own_stages, stage_cells
 from kvplan.engines.sglang.host import host_pools
 from kvplan.engines.sglang.kv import KvPool, size_kv
@@ -18,6 +19,7 @@ from kvplan.engines.sglang.rules import NEWEST, rules_for
 from kvplan.engines.sglang.settings import Settings, gpu_sm, settings_for
 from kvplan.engines.sglang.states import StateBytes, StatePool, balanced_ratio, size_states, state_bytes
 from kvplan.engines.sglang.v4 import is_v4, size_v4
+from kvplan.errors import UsageError
 from kvplan.model import Model
 from kvplan.pool import Pool
 from kvplan.units import ceil_div
@@ -28,6 +30,7 @@ class Sglang(Engine):
 
     name: ClassVar[str] = "sglang"
     rules_version: ClassVar[str] = ".".join(map(str, NEWEST))
+    command_line = SGLANG
     source: ClassVar[str] = "sglang 0.5.8 to 0.5.23, srt/mem_cache/kv_cache_configurator.py"
 
     def dtypes(self, model: Model, deployment: Deployment) -> Dtypes:
@@ -51,6 +54,15 @@ class Sglang(Engine):
     def pool(self, share: Share, memory_bytes: int, weights_bytes: int, deployment: Deployment) -> Pool:
         return predict_pool(share, memory_bytes, weights_bytes, deployment)
 
+    def says(self, figures: dict[str, Any]) -> str:
+        """Slots and tokens, as SGLang's own log has them, and what bounds the requests at once."""
+        said = (
+            f"{figures['kv_cache_tokens'] or 0:,} tokens; at most {figures['max_running_requests']:,} requests at once"
+        )
+        if figures["state_slots"] is None:
+            return said
+        return f"{figures['state_slots']:,} state slots, {figures['slots_per_request']} a request; {said}"
+
     def allocate(self, share: Share, pool_bytes: int, deployment: Deployment, contexts: list[int]) -> Allocation:
         settings = settings_for(share.model, deployment)
         if is_v4(share.model):
@@ -59,23 +71,44 @@ class Sglang(Engine):
         fits = tuple(_fit(pools, settings, tokens) for tokens in contexts)
         return Allocation(fits, _figures(pools, settings, deployment, share, contexts))
 
+    def units(self, share: Share, pool_bytes: int, deployment: Deployment, max_model_len: int) -> Units:
+        """KV tokens in whole pages, and one state slot for each session that can be resumed."""
+        settings = settings_for(share.model, deployment)
+        if is_v4(share.model):
+            raise UsageError("--engine sglang: open sessions in this model's pools are not modelled; use ideal")
+        pools = _size(share, pool_bytes, deployment, settings, max_model_len)
+        if pools.cells.swa or pools.unified or not pools.cells.full:
+            raise UsageError(
+                "--engine sglang: open sessions with windows, one memory for states and KV, or states alone are not "
+                "modelled; use vllm or ideal"
+            )
+        slots = max(0, pools.states.slots) if pools.states else None
+        rule = f"tokens in pages of {pools.page_tokens:,}, and one of {slots or 0:,} state slots each"
+        return Units(
+            "tokens",
+            max(0, pools.tokens),
+            lambda tokens: ceil_div(tokens, pools.page_tokens) * pools.page_tokens,
+            rule if slots is not None else rule.split(",")[0],
+            most_running=pools.running,
+            most_open=slots,
+        )
+
 
 def _kv_auto(model: Model, deployment: Deployment) -> str:
     if str(model.quantization.get("kv_cache_quant_algo")).upper() == "FP8" or is_v4(model):
         return "fp8"
-    sparse = any(mixer.kind == "dsa" for mixer in model.mixers())
+    sparse = any(mixer.sparse for mixer in model.mixers())
     return "fp8" if sparse and (gpu_sm(deployment) or 0) >= 100 else model.dtype
 
 
 def _kv_record(model: Model, deployment: Deployment, kv: str) -> str:
     """Sparse MLA stores fp8 with scales and a bf16 rope part, except for TRT-LLM's kernels (SM100's default)."""
-    kinds = {mixer.kind for mixer in model.mixers()}
     if kv != "fp8":
         return kv
-    if kinds & {"csa", "hca"}:
+    if any(mixer.packed for mixer in model.mixers()):
         return "fp8_ds_mla"
     raw = rules_for(deployment.engine_version).patch >= 10 and (gpu_sm(deployment) or 0) >= 100
-    return "fp8_ds_mla" if "dsa" in kinds and not raw else kv
+    return "fp8_ds_mla" if any(mixer.sparse for mixer in model.mixers()) and not raw else kv
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +204,7 @@ def _figures(
         "kv_cache_bytes": kv.tokens * pools.cells.full,
         "swa_cache_tokens": kv.swa_tokens if pools.cells.swa else None,
         "max_concurrency": pools.tokens / limit,
-        "state_slots": states.slots if states else None,
+        "state_slots": max(0, states.slots) if states else None,
         "state_slot_bytes": slot.slot if slot else None,
         "slots_per_request": settings.slots_per_request if states else None,
         "state_pool_bytes": states.state_bytes if states else None,
@@ -207,7 +240,8 @@ def _balanced(pools: _Pools, settings: Settings, contexts: list[int]) -> list[di
         drafts = settings.draft_tokens if settings.reserves_draft_states else 0
         one = settings.slots_per_request * pools.slot.per_slot + drafts * pools.slot.slot + held * pools.cells.full
         whole = pools.total_bytes + pools.states.draft_bytes + pools.states.ring_bytes
-        requests = min(settings.requests or whole, max(1, whole // one))
+        room = max(1, whole // one)
+        requests = min(settings.requests or room, room)
         ratio = balanced_ratio(pools.slot, settings, pools.cells.full, held, requests)
         rows.append({"context_tokens": tokens, "requests": requests, "ratio": round(ratio, 4)})
     return rows

@@ -14,7 +14,6 @@ _FLOORS_MIB = (20 * 1024, 35 * 1024, 60 * 1024, 90 * 1024, 160 * 1024)
 _CHUNKS = (2048, 4096, 4096, 8192, 8192, 16384)
 _GRAPHS = (8, 48, 32, 256, 256, 512)
 _GRAPHS_TP4 = (8, 160, 160, 512, 512, 512)
-_LATENT = {"mla", "dsa", "csa", "hca"}
 
 
 def memory_mib(deployment: Deployment) -> float | None:
@@ -96,7 +95,7 @@ def _graphs_mb(model: Model, deployment: Deployment, settings: Settings, mib: fl
         reserved += batch * settings.attn_dp * (4.5 if batch > 300 else 3)
     if deployment.disaggregation_mode == "decode" or not _captures_prefill(settings.rules):
         return reserved
-    if any(mixer.kind in _LATENT for mixer in model.mixers()):
+    if any(mixer.latent for mixer in model.mixers()):
         return reserved + 1.5 * 1024
     return reserved + _prefill_graphs(chunked_prefill_size(deployment, mib)) * 8
 

@@ -7,6 +7,7 @@ from kvplan.engines._drafts import draft_tokens
 from kvplan.engines.sglang.rules import Rules, rules_for
 from kvplan.errors import KvplanError, UsageError
 from kvplan.gpu import find_gpu
+from kvplan.layers.delta import Gdn, Kda
 from kvplan.model import Model
 
 SPECULATIVE_REQUESTS = 48
@@ -79,7 +80,7 @@ def settings_for(model: Model, deployment: Deployment) -> Settings:
 
 
 def _replays(model: Model) -> bool:
-    return any(mixer.kind in ("kda", "gdn") for mixer in model.mixers())
+    return any(isinstance(mixer, Kda | Gdn) for mixer in model.mixers())
 
 
 def _speculation(model: Model, deployment: Deployment) -> tuple[str | None, int]:
@@ -144,10 +145,11 @@ def default_page_size(model: Model, deployment: Deployment) -> int:
 
     TRT-LLM's MLA kernels, the default for MLA on SM100, and the sparse MLA kernels want 64; DeepSeek V4 wants 256.
     """
-    kinds = {mixer.kind for mixer in model.mixers()}
-    if kinds & {"csa", "hca"}:
+    mixers = set(model.mixers())
+    if any(mixer.packed for mixer in mixers):
         return 256
     sm = gpu_sm(deployment)
-    if "dsa" in kinds or ("mla" in kinds and sm is not None and 100 <= sm < 110):
+    wide = sm is not None and 100 <= sm < 110
+    if any(mixer.sparse or (mixer.latent and wide) for mixer in mixers):
         return 64
     return 1

@@ -4,14 +4,15 @@ docs/engines/vllm.md works an example by hand.
 """
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kvplan.deployment import Deployment
 from kvplan.document import Assumption, Binds
 from kvplan.dtypes import Dtypes
+from kvplan.engines._command import VLLM
 from kvplan.engines._drafts import draft_layers, draft_tokens
-from kvplan.engines.base import Allocation, Engine, Fit, Loading, Share, resolve_dtypes, snapshots_of
-from kvplan.engines.vllm.blocks import demand
+from kvplan.engines.base import Allocation, Engine, Fit, Loading, Share, Units, resolve_dtypes, snapshots_of
+from kvplan.engines.vllm.blocks import decoding, demand
 from kvplan.engines.vllm.figures import Planned, figures
 from kvplan.engines.vllm.groups import block_bytes, keep_whole, plan_groups
 from kvplan.engines.vllm.model import Specs, model_specs
@@ -30,6 +31,7 @@ class Vllm(Engine):
 
     name: ClassVar[str] = "vllm"
     rules_version: ClassVar[str] = ".".join(map(str, NEWEST))
+    command_line = VLLM
     source: ClassVar[str] = "vllm 0.11.0 to 0.33.0, v1/core/kv_cache_planning.py and platforms/interface.py"
 
     def dtypes(self, model: Model, deployment: Deployment) -> Dtypes:
@@ -56,23 +58,44 @@ class Vllm(Engine):
     def pool(self, share: Share, memory_bytes: int, weights_bytes: int, deployment: Deployment) -> Pool:
         return predict_pool(share, memory_bytes, weights_bytes, deployment)
 
+    def says(self, figures: dict[str, Any]) -> str:
+        """Blocks and what they come to, as vLLM's own log has them, and where bytes are lost."""
+        pages = figures["page_padding_fraction"]
+        lost = f"; {figures['padding_layers']} padding layers" if figures["padding_layers"] else ""
+        lost += f"; state pages padded by {pages:.2%}" if pages else ""
+        return (
+            f"{figures['num_blocks']:,} blocks of {figures['block_tokens'] or 0:,} tokens, "
+            f"{figures['blocks_per_max_sequence']:,} for a sequence of {figures['max_model_len']:,}: "
+            f"{figures['kv_cache_tokens'] or 0:,} tokens, {figures['max_concurrency'] or 0:.2f}x{lost}"
+        )
+
     def allocate(self, share: Share, pool_bytes: int, deployment: Deployment, contexts: list[int]) -> Allocation:
         limit = deployment.max_model_len or contexts[-1]
-        layers = [layer for stage in share.stages for layer in stage]
-        settings = settings_for(deployment, share.layout, layers, limit)
-        specs = model_specs(
-            share.stages,
-            draft_layers(share.model, deployment, share.layout.tp),
-            settings,
-            share.dtypes,
-            deployment,
-            limit,
-        )
-        planned = plan_blocks(specs, settings, deployment, pool_bytes)
+        planned = _planned(share, pool_bytes, deployment, limit)
         fits = tuple(_fit(planned, deployment, tokens, pool_bytes) for tokens in contexts)
         most = share.model.max_context_tokens or _LONGEST
         found = figures(planned, deployment, contexts, limit, most)
-        return Allocation(fits, found, (*settings.assumptions, *_refusals(planned, deployment)))
+        return Allocation(fits, found, (*planned.settings.assumptions, *_refusals(planned, deployment)))
+
+    def units(self, share: Share, pool_bytes: int, deployment: Deployment, max_model_len: int) -> Units:
+        planned = _planned(share, pool_bytes, deployment, max_model_len)
+
+        def of(tokens: int) -> int:
+            held = sum(decoding(planned.groups, tokens, planned.dcp).values()) if planned.groups else 0
+            return held + _kept(planned, deployment, tokens)
+
+        usable = max(0, planned.num_blocks - 1) if planned.starts(max_model_len) else 0
+        rule = f"blocks of {planned.specs.blocks.tokens or 0:,} tokens that a sequence holds while it decodes"
+        return Units("blocks", usable, of, rule, most_running=planned.settings.max_num_seqs)
+
+
+def _planned(share: Share, pool_bytes: int, deployment: Deployment, limit: int) -> Planned:
+    """The pool cut into blocks, for sequences of at most `limit` tokens."""
+    layers = [layer for stage in share.stages for layer in stage]
+    settings = settings_for(deployment, share.layout, layers, limit)
+    drafts = draft_layers(share.model, deployment, share.layout.tp)
+    specs = model_specs(share.stages, drafts, settings, share.dtypes, deployment, limit)
+    return plan_blocks(specs, settings, deployment, pool_bytes)
 
 
 def _kv_auto(model: Model, deployment: Deployment) -> str:

@@ -34,7 +34,7 @@ class Ideal(Engine):
             copies = snapshots_of(deployment, tokens)
             return max(holding.footprint(tokens, copies).total for holding in holdings)
 
-        rule = "what one rank stores, rounded up to nothing"
+        rule = "bytes that the fullest rank stores for a sequence"
         return Units("bytes", max(0, pool_bytes), of, rule, most_running=deployment.max_num_seqs)
 
 

@@ -140,6 +140,11 @@ def _missing(model: Model, parts: Sequence[Part]) -> tuple[str, ...]:
         lacking.append(f"{', '.join(model.towers)}: not sized; add it with --weights SIZE")
     if model.mtp and not any(part.place == MTP for part in parts):
         lacking.append("num_nextn_predict_layers: the multi-token-prediction blocks are not sized")
+    if model.tensors and model.weights is not None:
+        listed = sum(part.total_params for part in parts)
+        described = sum(weight.params for block in model.weights.blocks for weight in block)
+        if listed * 10 < described * 9:
+            lacking.append(f"the headers hold {listed:,} parameters of the config's {described:,}: incomplete")
     return tuple(lacking)
 
 

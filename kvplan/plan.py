@@ -34,6 +34,7 @@ from kvplan.model import Model
 from kvplan.pool import Pool
 from kvplan.sources import resolve
 from kvplan.stages import stage_bounds
+from kvplan.stated import assumptions, inputs
 from kvplan.suggest import suggest
 from kvplan.weights import WeightReport, weigh
 
@@ -63,8 +64,8 @@ def plan(model: str | Model, *, notes: Iterable[Assumption] = (), **flags: Any) 
     ranks = [_fullest_rank(read, baseline, deployment, now, tokens) for tokens in contexts]
     return Plan(
         kvplan_version=__version__,
-        inputs=_inputs(read, deployment, contexts, gpu, now),
-        assumptions=[*notes, *_assumptions(read, deployment, baseline, now)],
+        inputs=inputs(read, deployment, contexts, gpu, now),
+        assumptions=[*notes, *assumptions(read, deployment, baseline, now)],
         model=_model_part(read, deployment, now),
         per_sequence=[_sequence(whole, baseline, deployment, now, tokens) for tokens in contexts],
         crossings=_crossings(whole, ranks[-1]),
@@ -231,64 +232,6 @@ def _weights_alone(model: Model, deployment: Deployment) -> WeightReport | None:
         return weigh(model, Layout(), weights_bytes=deployment.weights, quantization=deployment.quantization)
     except (SourceError, ConfigError):
         return None
-
-
-def _inputs(
-    model: Model, deployment: Deployment, contexts: list[int], gpu: Gpu | None, now: Evaluation
-) -> dict[str, Any]:
-    given = deployment.model_dump(exclude_none=True)
-    resolved = {
-        "model": model.name,
-        "context": contexts,
-        "max_model_len": deployment.max_model_len or contexts[-1],
-        "gpu": gpu.name if gpu else None,
-        "engine": now.engine.name,
-        "kv_cache_dtype": now.dtypes.kv,
-        "mamba_ssm_dtype": now.dtypes.state,
-        "conv_dtype": now.dtypes.conv,
-    }
-    return given | resolved
-
-
-def _assumptions(model: Model, deployment: Deployment, baseline: Baseline | None, now: Evaluation) -> list[Assumption]:
-    """What the figures rest on beyond the flags: dtypes left open, defaults filled in, the pool's parts."""
-    found = [_chosen("kv_cache_dtype", now.dtypes.kv, deployment.kv_cache_dtype != "auto", "the model's dtype")]
-    if any(tensor.role == "state" for mixer in set(model.mixers()) for tensor in mixer.stored(now.dtypes)):
-        reason = now.engine.state_reason(model)
-        found.append(_chosen("mamba_ssm_dtype", now.dtypes.state, deployment.mamba_ssm_dtype != "auto", reason))
-    if model.kv_cache_dtype and deployment.kv_cache_dtype == "auto":
-        found.append(
-            Assumption(
-                name="checkpoint_kv_cache_dtype",
-                value=model.kv_cache_dtype,
-                kind="derived",
-                source="the checkpoint asks for this KV cache; pass --kv-cache-dtype to plan with it",
-            )
-        )
-    if model.max_context_tokens is None:
-        found.append(Assumption(name="max_context_tokens", value=None, kind="assumed", source="the config states none"))
-    found += [
-        Assumption(name="config_default", value=filled, kind="assumed", source="absent from the config; family default")
-        for filled in model.defaults
-    ]
-    if now.weights is not None:
-        found.append(
-            Assumption(name="weights", value=now.weights.total_bytes, kind="derived", source=now.weights.source)
-        )
-        found += [
-            Assumption(name="weights_note", value=note, kind="assumed", source=now.weights.kind)
-            for note in (*now.weights.assumptions, *now.weights.missing)
-        ]
-    if baseline is not None:
-        chosen = "--baseline" if deployment.baseline else "the model's own full attention in every mixing layer"
-        found.append(Assumption(name="baseline", value=baseline.name, kind="derived", source=chosen))
-    filled = now.allocation.assumptions if now.allocation else ()
-    return found + list(now.pool.assumptions if now.pool else ()) + list(filled)
-
-
-def _chosen(name: str, value: str, given: bool, reason: str) -> Assumption:
-    flag = f"--{name.replace('_', '-')}"
-    return Assumption(name=name, value=value, kind="given" if given else "assumed", source=flag if given else reason)
 
 
 def _engine_part(now: Evaluation) -> dict[str, Any] | None:

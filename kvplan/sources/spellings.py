@@ -9,7 +9,7 @@ from kvplan.sources.bundled import from_profile, list_models
 _HUB_FOLDER = re.compile(r"models--([\w.-]+?)--([\w.-]+)")
 _FORMAT = re.compile(
     r"[-_.](?:fp8(?:[-_](?:dynamic|block|static))?|nvfp4(?:[-_]\w+)?|mxfp4|awq(?:[-_]\w+)?|gptq(?:[-_]\w+)?|int[48]|w\d+a\d+"
-    r"|quantized(?:\.w\d+a\d+)?|bnb(?:[-_]4bit)?|[48]bit|bf16|gguf|q\d\w*|iq\d\w*|ud|mtp|dynamic|unquantized|qat)$",
+    r"|quantized(?:\.w\d+a\d+)?|bnb(?:[-_]4bit)?|[48]bit|bf16|gguf|q\d\w*|iq\d\w*|ud|mtp|dynamic|unquantized|qat|text)$",
     re.IGNORECASE,
 )
 
@@ -23,6 +23,14 @@ def bundled_like(names: Sequence[str]) -> tuple[Model, str] | None:
             if found is not None:
                 return found, other
     return None
+
+
+def ends_alike(name: str, model: Model) -> bool:
+    """Whether a name is the model's own, whatever stands before it: no suffix of another weight format."""
+    end = name.rstrip("/").rpartition("/")[2].lower()
+    if match := _HUB_FOLDER.search(name):
+        end = match[2].lower()
+    return end in (model.name.lower(), model.hf_id.rpartition("/")[2].lower())
 
 
 def spellings(name: str) -> Iterator[str]:

@@ -3,14 +3,14 @@
 from typing import Any
 
 import pytest
+from kit import read
 
-from kvplan.architectures import read_config
 from kvplan.dtypes import Dtypes
 from kvplan.errors import ConfigError
 from kvplan.layers.borrowed import Shared
 from kvplan.layers.full import Full
 from kvplan.layers.windowed import SlidingWindow
-from kvplan.model import Model, Source
+from kvplan.model import Model
 
 SIGLIP = {
     "model_type": "siglip_vision_model", "hidden_size": 1152, "intermediate_size": 4304, "num_attention_heads": 16,
@@ -21,10 +21,6 @@ GEMMA4 = {
     "head_dim": 256, "global_head_dim": 512, "sliding_window": 512, "attention_k_eq_v": True,
     "layer_types": (["sliding_attention"] * 4 + ["full_attention"]) * 2,
 }  # fmt: skip
-
-
-def read(config: dict[str, Any]) -> Model:
-    return read_config(config, name="test", source=Source("test"))
 
 
 def total_params(model: Model) -> int:

@@ -4,12 +4,9 @@ import copy
 from typing import Any
 
 import pytest
+from kit import bundled, held, params, read, weights
 
-from kvplan.architectures import read_config
-from kvplan.dtypes import Dtypes
 from kvplan.errors import ConfigError, MissingField
-from kvplan.model import Model, Source, Weight
-from kvplan.sources.bundled import from_profile
 
 LINEAR: dict[str, Any] = {
     "model_type": "kimi_linear", "num_hidden_layers": 27, "num_attention_heads": 32, "kv_lora_rank": 512,
@@ -20,32 +17,6 @@ LINEAR: dict[str, Any] = {
         "num_heads": 32, "head_dim": 128, "short_conv_kernel_size": 4,
     },
 }  # fmt: skip
-
-
-def read(config: dict[str, Any]) -> Model:
-    return read_config(config, name="test", source=Source("test"))
-
-
-def bundled(name: str) -> Model:
-    model = from_profile(name)
-    assert model is not None
-    return model
-
-
-def held(model: Model, tokens: int, **dtypes: Any) -> int:
-    stored = (tensor for layer in model.mixers() for tensor in layer.stored(Dtypes(**dtypes)))
-    return sum(tensor.bytes(tokens) for tensor in stored)
-
-
-def weights(model: Model, *, mtp: bool = True) -> list[Weight]:
-    assert model.weights is not None, model.weights_missing
-    inventory = model.weights
-    decoder = [weight for block in inventory.blocks for weight in block]
-    return [*decoder, *inventory.outer, *(inventory.mtp if mtp else ())]
-
-
-def params(model: Model, *, mtp: bool = True) -> int:
-    return sum(weight.params for weight in weights(model, mtp=mtp))
 
 
 def test_kimi_linear() -> None:

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
+from kit import read
 
-from kvplan.architectures import read_config
 from kvplan.dtypes import Dtypes
 from kvplan.errors import ConfigError, MissingField
-from kvplan.model import Model, Source
+from kvplan.model import Model
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 64, "num_attention_heads": 8, "num_hidden_layers": 4,
@@ -17,10 +17,6 @@ LLAMA4 = {
     "model_type": "llama4_text", "num_hidden_layers": 8, "num_attention_heads": 40, "num_key_value_heads": 8,
     "head_dim": 128, "hidden_size": 5120, "attention_chunk_size": 8192,
 }  # fmt: skip
-
-
-def read(config: dict[str, Any]) -> Model:
-    return read_config(config, name="test", source=Source("test"))
 
 
 def total_params(model: Model) -> int:

@@ -3,43 +3,14 @@
 from typing import Any
 
 import pytest
+from kit import bundled, held, params, read
 
-from kvplan.architectures import read_config
-from kvplan.dtypes import Dtypes
 from kvplan.errors import ConfigError, MissingField
-from kvplan.model import Model, Source, Weight
-from kvplan.sources.bundled import from_profile
 
 SMALL: dict[str, Any] = {
     "model_type": "longcat_flash", "num_layers": 28, "num_attention_heads": 64, "kv_lora_rank": 512,
     "qk_rope_head_dim": 64,
 }  # fmt: skip
-
-
-def read(config: dict[str, Any]) -> Model:
-    return read_config(config, name="test", source=Source("test"))
-
-
-def bundled(name: str) -> Model:
-    model = from_profile(name)
-    assert model is not None
-    return model
-
-
-def held(model: Model, tokens: int, **dtypes: Any) -> int:
-    stored = (tensor for layer in model.mixers() for tensor in layer.stored(Dtypes(**dtypes)))
-    return sum(tensor.bytes(tokens) for tensor in stored)
-
-
-def weights(model: Model, *, mtp: bool = True) -> list[Weight]:
-    assert model.weights is not None, model.weights_missing
-    inventory = model.weights
-    decoder = [weight for block in inventory.blocks for weight in block]
-    return [*decoder, *inventory.outer, *(inventory.mtp if mtp else ())]
-
-
-def params(model: Model, *, mtp: bool = True) -> int:
-    return sum(weight.params for weight in weights(model, mtp=mtp))
 
 
 def test_tensor_count_with_mtp() -> None:

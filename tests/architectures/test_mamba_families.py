@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+from kit import read
 
-from kvplan.architectures import read_config
 from kvplan.dtypes import Dtypes
 from kvplan.errors import ConfigError, MissingField
 from kvplan.layers.mamba import Mamba1, Mamba2
-from kvplan.model import Model, Source
+from kvplan.model import Model
 from kvplan.sources.bundled import from_profile
 
 JAMBA: dict[str, Any] = {
@@ -37,10 +37,6 @@ LFM_MOE = {
     "num_dense_layers": 2, "num_experts": 32, "num_experts_per_tok": 4, "vocab_size": 65536, "full_attn_idxs": None,
     "layer_types": ["full_attention" if number in (2, 6, 10, 14, 18, 21) else "conv" for number in range(24)],
 }  # fmt: skip
-
-
-def read(config: dict[str, Any]) -> Model:
-    return read_config(config, name="test", source=Source("test"))
 
 
 def params(model: Model) -> int:

@@ -3,44 +3,15 @@
 from typing import Any
 
 import pytest
+from kit import bundled, held, params, read
 
-from kvplan.architectures import read_config
-from kvplan.dtypes import Dtypes
 from kvplan.errors import ConfigError, MissingField
-from kvplan.model import Model, Source, Weight
-from kvplan.sources.bundled import from_profile
 
 V2: dict[str, Any] = {
     "model_type": "mimo_v2", "num_hidden_layers": 70, "num_attention_heads": 128, "num_key_value_heads": 8,
     "head_dim": 192, "v_head_dim": 128, "swa_num_key_value_heads": 8, "swa_head_dim": 192, "swa_v_head_dim": 128,
     "sliding_window": 128, "hybrid_layer_pattern": [0, 1, 1, 1, 1, 1, 1] * 10,
 }  # fmt: skip
-
-
-def read(config: dict[str, Any]) -> Model:
-    return read_config(config, name="test", source=Source("test"))
-
-
-def bundled(name: str) -> Model:
-    model = from_profile(name)
-    assert model is not None
-    return model
-
-
-def held(model: Model, tokens: int, **dtypes: Any) -> int:
-    stored = (tensor for layer in model.mixers() for tensor in layer.stored(Dtypes(**dtypes)))
-    return sum(tensor.bytes(tokens) for tensor in stored)
-
-
-def weights(model: Model, *, mtp: bool = True) -> list[Weight]:
-    assert model.weights is not None, model.weights_missing
-    inventory = model.weights
-    decoder = [weight for block in inventory.blocks for weight in block]
-    return [*decoder, *inventory.outer, *(inventory.mtp if mtp else ())]
-
-
-def params(model: Model, *, mtp: bool = True) -> int:
-    return sum(weight.params for weight in weights(model, mtp=mtp))
 
 
 def test_mimo_7b() -> None:

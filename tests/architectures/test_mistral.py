@@ -1,14 +1,12 @@
 """Mistral, Mixtral, Pixtral, Mistral Large 3, and Whisper: windows, wrappers, encoder tokens."""
 
-from typing import Any
-
 import pytest
+from kit import read
 
-from kvplan.architectures import read_config
 from kvplan.dtypes import Dtypes
 from kvplan.errors import ConfigError
 from kvplan.layers.mla import Mla
-from kvplan.model import Model, Source
+from kvplan.model import Model
 
 MISTRAL = {
     "model_type": "mistral", "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32,
@@ -20,10 +18,6 @@ WHISPER = {
     "max_source_positions": 1500, "max_target_positions": 448, "num_hidden_layers": 32, "num_mel_bins": 128,
     "vocab_size": 51866,
 }  # fmt: skip
-
-
-def read(config: dict[str, Any]) -> Model:
-    return read_config(config, name="test", source=Source("test"))
 
 
 def total_params(model: Model) -> int:

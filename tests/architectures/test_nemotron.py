@@ -3,12 +3,10 @@
 from typing import Any
 
 import pytest
+from kit import bundled, read
 
-from kvplan.architectures import read_config
 from kvplan.dtypes import Dtypes
 from kvplan.errors import ConfigError, MissingField, PlacementError
-from kvplan.model import Model, Source
-from kvplan.sources.bundled import from_profile
 
 HYBRID: dict[str, Any] = {
     "model_type": "nemotron_h", "hidden_size": 1024, "hybrid_override_pattern": "M-M*E", "num_hidden_layers": 5,
@@ -25,16 +23,6 @@ SEARCHED: dict[str, Any] = {
         {"attention": {"n_heads_in_group": None, "no_op": True}},
     ],
 }  # fmt: skip
-
-
-def read(config: dict[str, Any]) -> Model:
-    return read_config(config, name="test", source=Source("test"))
-
-
-def bundled(name: str) -> Model:
-    model = from_profile(name)
-    assert model is not None
-    return model
 
 
 def test_pattern_and_list_say_the_same_and_the_list_gives_the_depth() -> None:

@@ -3,20 +3,15 @@
 from typing import Any
 
 import pytest
+from kit import read
 
-from kvplan.architectures import read_config
 from kvplan.errors import ConfigError, MissingField, PlacementError
-from kvplan.model import Model, Source
 from kvplan.sources.bundled import from_profile
 
 OLMO2_7B: dict[str, Any] = {
     "model_type": "olmo2", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
     "num_key_value_heads": 32, "intermediate_size": 11008, "vocab_size": 100352, "tie_word_embeddings": False,
 }  # fmt: skip
-
-
-def read(config: dict[str, Any]) -> Model:
-    return read_config(config, name="test", source=Source("test"))
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
+from kit import read
 
-from kvplan.architectures import read_config
 from kvplan.errors import ConfigError, MissingField
-from kvplan.model import Model, Source
+from kvplan.model import Model
 
 QWEN25_7B: dict[str, Any] = {
     "model_type": "qwen2", "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28,
@@ -16,10 +16,6 @@ QWEN25_7B: dict[str, Any] = {
 VISION = {
     "depth": 32, "num_heads": 16, "in_chans": 3, "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2,
 }  # fmt: skip
-
-
-def read(config: dict[str, Any]) -> Model:
-    return read_config(config, name="test", source=Source("test"))
 
 
 def params(model: Model) -> int:

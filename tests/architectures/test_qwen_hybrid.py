@@ -3,13 +3,11 @@
 from typing import Any
 
 import pytest
+from kit import bundled, read
 
-from kvplan.architectures import read_config
 from kvplan.dtypes import Dtypes
 from kvplan.errors import ConfigError, MissingField
 from kvplan.layers.base import Layer
-from kvplan.model import Model, Source
-from kvplan.sources.bundled import from_profile
 
 SMALL: dict[str, Any] = {
     "model_type": "qwen3_5_text", "num_hidden_layers": 8, "hidden_size": 1024, "num_attention_heads": 8,
@@ -17,16 +15,6 @@ SMALL: dict[str, Any] = {
     "linear_num_value_heads": 16, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
     "linear_conv_kernel_dim": 4, "mamba_ssm_dtype": "float32",
 }  # fmt: skip
-
-
-def read(config: dict[str, Any]) -> Model:
-    return read_config(config, name="test", source=Source("test"))
-
-
-def bundled(name: str) -> Model:
-    model = from_profile(name)
-    assert model is not None
-    return model
 
 
 def role_bytes(layers: list[Layer], role: str, dtypes: Dtypes, tokens: int = 1) -> int:

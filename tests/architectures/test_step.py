@@ -3,12 +3,9 @@
 from typing import Any
 
 import pytest
+from kit import bundled, held, params, read
 
-from kvplan.architectures import read_config
-from kvplan.dtypes import Dtypes
 from kvplan.errors import ConfigError, MissingField
-from kvplan.model import Model, Source, Weight
-from kvplan.sources.bundled import from_profile
 
 STEP3: dict[str, Any] = {
     "model_type": "step3_text", "num_hidden_layers": 61, "num_attention_heads": 64, "num_attention_groups": 1,
@@ -19,32 +16,6 @@ FLASH: dict[str, Any] = {
     "model_type": "step3p5", "num_hidden_layers": 45, "num_attention_heads": 64, "num_attention_groups": 8,
     "head_dim": 128, "sliding_window": 512, "layer_types": TYPES[:45],
 }  # fmt: skip
-
-
-def read(config: dict[str, Any]) -> Model:
-    return read_config(config, name="test", source=Source("test"))
-
-
-def bundled(name: str) -> Model:
-    model = from_profile(name)
-    assert model is not None
-    return model
-
-
-def held(model: Model, tokens: int, **dtypes: Any) -> int:
-    stored = (tensor for layer in model.mixers() for tensor in layer.stored(Dtypes(**dtypes)))
-    return sum(tensor.bytes(tokens) for tensor in stored)
-
-
-def weights(model: Model, *, mtp: bool = True) -> list[Weight]:
-    assert model.weights is not None, model.weights_missing
-    inventory = model.weights
-    decoder = [weight for block in inventory.blocks for weight in block]
-    return [*decoder, *inventory.outer, *(inventory.mtp if mtp else ())]
-
-
-def params(model: Model, *, mtp: bool = True) -> int:
-    return sum(weight.params for weight in weights(model, mtp=mtp))
 
 
 def test_tensor_counts() -> None:

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
+from kit import read
 
-from kvplan.architectures import read_config
 from kvplan.dtypes import Dtypes
 from kvplan.errors import ConfigError, KvplanError, MissingField
-from kvplan.model import Model, Source
+from kvplan.model import Model
 
 HUNYUAN = {
     "model_type": "hunyuan", "hidden_size": 6400, "num_attention_heads": 80, "num_key_value_heads": 8,
@@ -40,10 +40,6 @@ GPT_OSS = {
     "model_type": "gpt_oss", "num_hidden_layers": 24, "num_attention_heads": 64, "num_key_value_heads": 8,
     "head_dim": 64, "sliding_window": 128,
 }  # fmt: skip
-
-
-def read(config: dict[str, Any]) -> Model:
-    return read_config(config, name="test", source=Source("test"))
 
 
 def total_params(model: Model) -> int:

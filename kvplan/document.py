@@ -6,6 +6,14 @@ from typing import Any, Literal
 Binds = Literal["kv", "state", "window", "slots", "weights", "max_num_seqs", "max_running_requests", "tpot"]
 
 
+ENGINE_FIGURES = (
+    "block_tokens", "page_bytes", "group_layers", "groups", "padding_layers", "layer_padding_fraction",
+    "page_padding_fraction", "num_blocks", "blocks_per_sequence", "kv_cache_tokens", "max_concurrency", "state_slots",
+    "max_running_requests",
+)  # fmt: skip
+"""Every engine's part has these; null where an engine has no such thing. Engines add their own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Assumption:
     """One thing that the figures rest on."""

@@ -83,3 +83,21 @@ def show_gpu(gpu: Gpu, *, as_json: bool) -> None:
     del facts["schema"]
     rows = [(name, _flat(value)) for name, value in facts.items() if value is not None]
     print_text([], [Table("", ("field", "value"), rows + sources)])
+
+
+def show_calibration(
+    name: str, document: dict[str, Any], columns: list[str], samples: list[list[str]], *, as_json: bool
+) -> None:
+    """Device, versions and conditions, then one row per sample."""
+    if as_json:
+        head = {"kvplan_version": __version__, "inputs": {"calibration": name}, "assumptions": []}
+        print_json(document | head)
+        return
+    facts = [
+        (f"{part} {key}", _flat(value))
+        for part in ("device", "versions", "source")
+        for key, value in document[part].items()
+    ]
+    facts += [("condition", _flat(row)) for row in document.get("conditions", [])]
+    body = [tuple(row) for row in samples]
+    print_text([], [Table("", ("field", "value"), facts), Table("SAMPLES", tuple(columns), body)])

@@ -11,6 +11,7 @@ from kvplan.baseline import BASELINES, Baseline, baseline_of_model, make_baselin
 from kvplan.capacity import Evaluation, evaluate
 from kvplan.deployment import Deployment, Layout, gpu_and_count, make_deployment
 from kvplan.document import (
+    ENGINE_FIGURES,
     Assumption,
     BaselineTotal,
     Crossings,
@@ -239,7 +240,7 @@ def _engine_part(now: Evaluation) -> dict[str, Any] | None:
         return None
     figures = now.allocation.figures
     head = {"name": now.engine.name, "rules_version": now.engine.rules_version, "summary": now.engine.says(figures)}
-    return head | figures
+    return head | dict.fromkeys(ENGINE_FIGURES) | figures
 
 
 def _pool_part(pool: Pool | None) -> PoolPart | None:

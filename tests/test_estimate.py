@@ -81,6 +81,9 @@ def test_the_plan_has_the_keys_scripts_rely_on(kvplan_json: Json) -> None:
     assert {"kvplan_version", "inputs", "assumptions", "model", "per_sequence", "per_rank", "engine"} <= set(plan)
     assert {"name", "source", "architecture", "layers", "params_total", "weights_bytes"} <= set(plan["model"])
     assert plan["model"]["layers"] == {"kda": 69, "mla": 24}
+    for engine in ("ideal", "vllm", "sglang"):
+        part = kvplan_json("estimate", "kimi-k3", "--gpu", "B300:8", "--engine", engine)["engine"]
+        assert {"name", "rules_version", "block_tokens", "groups", "num_blocks", "state_slots"} <= set(part)
     assert {"bytes", "low_bytes", "high_bytes", "source", "breakdown"} <= set(plan["pool"])
     for row in plan["capacity"]:
         assert {"sequences", "packed", "low", "high", "deployment_sequences", "ideal", "binds"} <= set(row)

@@ -6,7 +6,20 @@ from typing import Annotated, NoReturn
 import typer
 
 from kvplan import __version__
-from kvplan.cli import diff, engines, estimate, gpus, models, streams, verify
+from kvplan.cli import (
+    agents,
+    bench,
+    calibrations,
+    claims,
+    diff,
+    engines,
+    estimate,
+    gpus,
+    models,
+    streams,
+    verify,
+    workloads,
+)
 from kvplan.cli.launched import LaunchCommand
 from kvplan.errors import COULD_NOT_RUN, YES, KvplanError
 
@@ -23,9 +36,14 @@ app = typer.Typer(
 app.command("estimate", cls=LaunchCommand)(estimate.command)
 app.command("verify", cls=LaunchCommand)(verify.command)
 app.command("diff")(diff.command)
+app.command("bench")(bench.command)
 app.add_typer(models.app, name="models")
 app.add_typer(gpus.app, name="gpus")
 app.add_typer(engines.app, name="engines")
+app.add_typer(workloads.app, name="workloads")
+app.add_typer(agents.app, name="agents")
+app.add_typer(claims.app, name="claims")
+app.add_typer(calibrations.app, name="calibrations")
 
 
 def _version(asked: bool) -> None:

@@ -24,3 +24,17 @@ def engines(incomplete: str) -> list[str]:
     from kvplan.registry import module_names
 
     return _beginning([name for name in module_names("kvplan.engines") if name != "base"], incomplete)
+
+
+def claims(incomplete: str) -> list[str]:
+    """Published claims, and the user's own."""
+    from kvplan.profiles import paths
+
+    return _beginning(sorted(paths("claims")), incomplete)
+
+
+def workloads(incomplete: str) -> list[str]:
+    """Bundled workloads and the user's own; the shell itself offers paths."""
+    from kvplan.profiles import paths
+
+    return _beginning(sorted(paths("workloads")), incomplete)

@@ -71,7 +71,8 @@ def resolve_launch(
 
     launch = parse_command(words)
     name, merged, notes = with_own_flags(launch, model, flags)
-    chosen, how = (name, None) if model else _served_model(name)
+    chosen, sized, how = (name, {}, None) if model else _served_model(name, launch.served or name, merged)
+    merged |= sized
     notes += [how] if how else []
     command = f"the {launch.engine} command"
     for kind, texts in (("warning", launch.warnings), ("note", notes)):
@@ -81,17 +82,19 @@ def resolve_launch(
     return chosen, merged, unmodelled + [Assumption("launch", text, "given", command) for text in notes]
 
 
-def _served_model(name: str) -> tuple["str | Model", str | None]:
-    """The model that a command serves. A path of another machine, or a format that is nowhere here, is read as the
-    bundled model that it is made of, and said. Raises SourceError as for any other name."""
+def _served_model(name: str, served: str, flags: dict[str, Any]) -> tuple["str | Model", dict[str, Any], str | None]:
+    """(model, flags that size its weights, what is to be said). A path of another machine, or a format that is nowhere
+    here, is read as the bundled model that it is made of. Raises SourceError as for any other name."""
     from kvplan.errors import SourceError
+    from kvplan.launch.served import weights_named
     from kvplan.sources import resolve
     from kvplan.sources.spellings import bundled_like
 
     try:
-        return resolve(name), None
+        return resolve(name), {}, None
     except SourceError:
         found = bundled_like([name])
         if found is None:
             raise
-    return found[0], f"{name} is not here and is read as {found[0].name}: weights as that is published"
+    sized, how = weights_named(served, found[0], flags)
+    return found[0], sized, f"{served} is not here and is read as {found[0].name}: {how}"

@@ -110,7 +110,7 @@ class Engine(ABC):
     def units(self, share: Share, pool_bytes: int, deployment: Deployment, max_model_len: int) -> Units:
         """The pool as open sessions share it. Raises UsageError where the engine's rules for that are not modelled."""
         raise UsageError(
-            f"--engine {self.name}: sessions of different lengths in one pool are not modelled; use vllm, sglang or ideal"
+            f"--engine {self.name}: sessions of different lengths in one pool are not modelled; use vllm, sglang, ideal"
         )
 
     @abstractmethod

@@ -12,13 +12,14 @@ def translate(values: dict[str, Any], into: "Reading") -> None:
     """llama-server's flags → kvplan's."""
     named = values.pop("model", None)
     repo = values.pop("hf-repo", None)
-    for flag in ("hf-file", "model-url", "flash-attn", "batch-size"):
+    file = values.pop("hf-file", None)
+    for flag in ("model-url", "flash-attn", "batch-size"):
         values.pop(flag, None)
     if named:
         into.model = str(named)
     elif repo:
         into.model = str(repo).partition(":")[0]
-        into.notes.append(f"--hf-repo {str(repo)[:80]}: which quantisation is served is not read from the name")
+        into.served = str(file or repo)
     _offload(values.pop("gpu-layers", None), into)
     into.set("tp", 1, "split-mode")
     for flag in ("ctx-size", "parallel", "ubatch-size"):

@@ -29,6 +29,8 @@ class Launch:
     warnings: tuple[str, ...] = ()
     """What touches memory and is not modelled."""
     notes: tuple[str, ...] = ()
+    served: str | None = None
+    """The checkpoint's name with what it says about its weights, where that is more than `model`."""
 
 
 @dataclass(slots=True)
@@ -41,6 +43,7 @@ class Reading:
     spelled: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    served: str | None = None
 
     def set(self, name: str, value: Any, flag: str) -> None:
         """Take a flag over under kvplan's name; where kvplan has none by that name, it is not modelled."""
@@ -66,7 +69,7 @@ class Reading:
         flags = {name: value for name, value in self.flags.items() if value is not None}
         return Launch(
             self.table.engine, self.model, flags, self.spelled,
-            tuple(dict.fromkeys(self.warnings)), tuple(dict.fromkeys(self.notes)),
+            tuple(dict.fromkeys(self.warnings)), tuple(dict.fromkeys(self.notes)), self.served,
         )  # fmt: skip
 
 

@@ -58,6 +58,9 @@ class Facts:
     version: str | None = None
     values: dict[str, Any] = field(default_factory=dict)
     """The engine's flags, with dashes, as the log states them."""
+    told: set[str] = field(default_factory=set)
+    """Names that the lines of arguments and of the resolved config hold, those that stand at None too; empty where
+    the log has neither line."""
     figures: list[Printed] = field(default_factory=list)
     gpu: str | None = None
     prefix: str = ""
@@ -80,6 +83,7 @@ class Facts:
         if self.figures:
             self.figures.clear()
             self.values.clear()
+            self.told.clear()
             self.boots += 1
         self.boots = max(1, self.boots)
 

@@ -16,13 +16,13 @@ HINTS = (
 """Words of the lines that matter; a line without any of them is not looked at."""
 _N, _F = r"(\d+(?:,\d{3})*)", r"(\d+(?:\.\d+)?)"
 _KV = re.compile(
-    rf"llama_kv_cache\w*: size = +{_F} MiB \( *{_N} cells, +{_N} layers, +(\d+)(?:/ *(\d+))? seqs\), "
-    rf"K \((\w+)\): +{_F} MiB, V \((\w+)\): +{_F} MiB"
+    rf"llama_kv_cache\w*: size = +{_F} MiB \( *{_N} cells, +{_N} layers(?:, +(\d+)(?:/ *(\d+))? seqs)?\)"
+    rf"(?:, K \((\w+)\): +{_F} MiB, V \((\w+)\): +{_F} MiB)?"
 )
 _SELF = re.compile(rf"KV self size += +{_F} MiB(?:, K \((\w+)\): +{_F} MiB, V \((\w+)\): +{_F} MiB|, c\^KV \((\w+)\))?")
 _STATE = re.compile(
-    rf"llama_(?:memory|kv_cache)_recurrent: size = +{_F} MiB \( *{_N} cells, +{_N} layers, +(\d+) seqs.*?\), "
-    rf"R \((\w+)\): +{_F} MiB, S \((\w+)\): +{_F} MiB"
+    rf"llama_(?:memory|kv_cache)_recurrent: size = +{_F} MiB \( *{_N} cells?, +{_N} layers(?:, +(\d+) seqs.*?)?\)"
+    rf"(?:, R \((\w+)\): +{_F} MiB, S \((\w+)\): +{_F} MiB)?"
 )
 _CONTEXT = re.compile(
     r"(?:llama_context|llama_new_context_with_model|llama_init_from_model): (n_\w+|kv_unified) += +(\w+)"
@@ -72,16 +72,19 @@ def _buffers(line: Line, facts: Facts) -> None:
         facts.add("kv_cells", match[2], "cells", number)
         facts.add("kv_layers", match[3], "layers", number)
         streams = int(match[5] or 1)
-        facts.fill("parallel", match[4])
-        facts.fill("kv-unified", streams == 1)
+        if match[4]:
+            facts.fill("parallel", match[4])
+            facts.fill("kv-unified", streams == 1)
         facts.fill("ctx-size", str(int(match[2].replace(",", "")) * streams))
     elif match := _SELF.search(line.text):
         types = (match[2], match[4]) if match[2] else (match[6], match[6]) if match[6] else (None, None)
         _cache(facts, number, match[1], match[3], match[5], types)
     elif match := _STATE.search(line.text):
         facts.add("state_slots", match[2], "cells", number)
+        facts.fill("parallel", match[4] or match[2])
         for what, text in (("state_buffer", match[1]), ("conv_state", match[6]), ("ssm_state", match[8])):
-            facts.add(what, text, "MiB", number, "", 2)
+            if text:
+                facts.add(what, text, "MiB", number, "", 2)
     elif match := _WEIGHTS.search(line.text):
         facts.add("weights_buffer", match[2], "MiB", number, match[1], 2)
     elif match := _COMPUTE.search(line.text):

@@ -12,7 +12,8 @@ from kvplan.logs.reprs import read_pairs
 
 ENGINE = "sglang"
 HINTS = (
-    "Cache is allocated", "KV cache dtype", "Post-capture KV", "server_args=", "Load weight", "Memory pool end",
+    "Cache is allocated", "SWAKVPool mem usage", "KV cache dtype", "Post-capture KV", "server_args=", "Load weight",
+    "Memory pool end",
     "max_total_num_tokens=", "state slots per", "sglang==", "sglang version", "sglang[",
 )  # fmt: skip
 """Words of the lines that matter; a line without any of them is not looked at."""
@@ -33,13 +34,15 @@ _FIGURES: tuple[tuple[str, Unit, re.Pattern[str]], ...] = (
     ("memory_free", "GiB", re.compile(rf"available_gpu_mem={_F} GB")),
 )  # fmt: skip
 _POOL = re.compile(
-    rf"([\w ]*KV Cache) is allocated\.(?: dtype: ([\w.]+),)? #tokens: {_N}, "
+    rf"([\w ]*KV Cache) is allocated\.(?: dtype: ([\w.]+),)?(?: #tokens: {_N},)? "
     rf"(?:K size: {_F} GB, V size: {_F} GB|KV size: {_F} GB)"
 )
 _LATE_POOL = re.compile(
     rf"Post-capture KV sizing: (draft )?KV cache allocated\. dtype: ([\w.]+), #tokens: {_N}, KV size: {_F} GB"
 )
 """From 0.5.16 the pool may be sized after CUDA graphs; what stood before is then an upper bound of addresses."""
+_WINDOWS = re.compile(rf"SWAKVPool mem usage: {_F} GB, swa size: {_N}, full size: {_N}")
+"""Models with windows: one line for both pools, in place of the line of each."""
 _ARGS = re.compile(r"server_args=(?:ServerArgs)?[({](.*)")
 _KV_DTYPE = re.compile(r"Using KV cache dtype: torch\.(\w+)")
 _LENGTH = re.compile(r"max_total_num_tokens=\d+.*\bcontext_len=(\d+)")
@@ -52,6 +55,7 @@ def read(line: Line, facts: Facts) -> None:
     if match := _ARGS.search(text):
         facts.start()
         given = read_pairs(match[1])
+        facts.told |= given.keys()
         facts.values |= {key.replace("_", "-"): value for key, value in given.items()}
     if match := _VERSION.search(text):
         facts.version = match[1]
@@ -62,6 +66,11 @@ def read(line: Line, facts: Facts) -> None:
     if match := _POOL.search(text):
         sizes = [("k_pool", match[4]), ("v_pool", match[5]), ("kv_pool", match[6])]
         _pool(line, facts, line.who(match.start()), match[3], match[2], sizes, draft="raft" in match[1])
+    if match := _WINDOWS.search(text):
+        who = line.who(match.start())
+        facts.add("both_pools", match[1], "GiB", line.number, who, 2)
+        facts.add("swa_pool_tokens", match[2], "tokens", line.number, who)
+        facts.add("pool_tokens", match[3], "tokens", line.number, who)
     if match := _LATE_POOL.search(text):
         who = line.who(match.start())
         facts.add("late_pool_tokens", match[3], "tokens", line.number, who)
@@ -75,7 +84,7 @@ def _pool(
     line: Line,
     facts: Facts,
     who: str,
-    tokens: str,
+    tokens: str | None,
     dtype: str | None,
     sizes: list[tuple[str, str | None]],
     *,
@@ -86,7 +95,8 @@ def _pool(
     if before and {(one.what, one.text) for one in before} == {(what, text) for what, text in sizes if text}:
         return
     name = "draft_" if before or draft else ""
-    facts.add(f"{name}pool_tokens", tokens, "tokens", line.number, who)
+    if tokens:
+        facts.add(f"{name}pool_tokens", tokens, "tokens", line.number, who)
     for what, text in sizes:
         if text:
             facts.add(name + what, text, "GiB", line.number, who, 2)

@@ -12,14 +12,16 @@ from kvplan.logs.lines import Line
 from kvplan.logs.reprs import read_dict, read_pairs
 
 ENGINE = "vllm"
+RESOLVED = "quantization, resolved"
+"""Told where the engine's own config line says what the checkpoint's weights are, None for plain ones."""
 HINTS = (
     "KV cache size:", "Available KV cache memory", "memory for KV", "reserved for KV", "KV cache is needed",
     "may waste at most", "GPU blocks:", "cuda blocks:", "num_gpu_blocks", "attention block size", "mamba page size",
     "amba cache mode", "Mamba cache blocks", "mamba_ssm_cache_dtype to", "Model loading took", "odel weights take",
-    "total_gpu_memory (",
+    "total_gpu_memory (", "Free memory on device",
     "LLM engine (", "default args", "args: Namespace", "vLLM API server version", "vLLM server version",
     "CUDA graph memory", "Graph capturing", "█", "hunked prefill", "to store kv cache", "Maximum concurrency",
-    "Using max model len",
+    "Using max model len", "maximum model length is", "model's max seq len", "Starting to load model",
 )  # fmt: skip
 """Words of the lines that matter; a line without any of them is not looked at."""
 _N, _F = r"(\d+(?:,\d{3})*)", r"(\d+(?:\.\d+)?)"
@@ -30,6 +32,10 @@ _FIGURES: tuple[tuple[str, Unit, re.Pattern[str]], ...] = (
     ("activation", "GiB", re.compile(rf"activation peak memory takes {_F} ?GiB")),
     ("non_torch", "GiB", re.compile(rf"non_torch_memory takes {_F} ?GiB")),
     ("gpu_memory", "GiB", re.compile(rf"total_gpu_memory \({_F} ?GiB\)")),
+    ("gpu_memory", "GiB", re.compile(rf"Free memory on device \([\d.]+/{_F} GiB\) on startup")),
+    ("activation", "GiB", re.compile(rf"{_F} GiB for peak activation")),
+    ("non_torch", "GiB", re.compile(rf"{_F} GiB for non-torch memory")),
+    ("pool_bytes", "bytes", re.compile(rf"Current kv cache memory in use is {_N} bytes")),
     ("pool", "GiB", re.compile(rf"reserved for KV Cache is {_F} ?GiB")),
     ("pool", "GiB", re.compile(rf"Available KV cache memory: {_F} ?GiB")),
     ("pool", "GiB", re.compile(rf"Reserved {_F} ?GiB memory for KV Cache", re.IGNORECASE)),
@@ -44,7 +50,7 @@ _FIGURES: tuple[tuple[str, Unit, re.Pattern[str]], ...] = (
     ("layer_padding", "%", re.compile(rf"padding layers, may waste at most {_F}%")),
     ("graphs", "GiB", re.compile(rf"Graph capturing finished in .*took {_F} GiB")),
     ("graphs_estimate", "GiB", re.compile(rf"Estimated CUDA graph memory: {_F} GiB")),
-    ("least_pool", "GiB", re.compile(rf"\({_F} GiB KV cache is needed")),
+    ("least_pool", "GiB", re.compile(rf"{_F} GiB KV cache is needed")),
     ("longest_model_len", "tokens", re.compile(rf"estimated maximum model length is {_N}")),
     ("state_blocks", "blocks", re.compile(rf"exceeds available Mamba cache blocks \({_N}\)")),
 )  # fmt: skip
@@ -54,6 +60,7 @@ _ROUNDED = {"GiB": 2}
 _CONFIG = re.compile(r"Initializing an? (?:V[01] )?LLM engine \(v?([^)\s]+)\) with config: (.*)")
 _ARGS = re.compile(r"\bargs: (?:Namespace\((?=\w+=))?(.*)")
 _VERSION = re.compile(r"vLLM (?:API )?server version ([\w.+-]+)|█.*\bversion ([\w.+-]+)")
+_LOADING = re.compile(r"Starting to load model (\S+?)\.\.\.|█  model +(\S+)$")
 _TAKEN = {
     "model": "model", "revision": "revision", "max_seq_len": "max-model-len", "quantization": "quantization",
     "tensor_parallel_size": "tensor-parallel-size", "pipeline_parallel_size": "pipeline-parallel-size",
@@ -66,9 +73,11 @@ _SINGLE: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("max-num-batched-tokens", re.compile(r"max_num_batched_tokens ?= ?(\d+)")),
     ("max-model-len", re.compile(r"Using max model len (\d+)")),
     ("max-model-len", re.compile(r"Maximum concurrency for ([\d,]+) tokens per request")),
+    ("max-model-len", re.compile(r"model's max seq len \(([\d,]+)\)")),
     ("kv-cache-dtype", re.compile(r"Using (fp8\w*|nvfp4|int8) data type to store kv cache")),
     ("mamba-ssm-cache-dtype", re.compile(r"Updating mamba_ssm_cache_dtype to '(\w+)'")),
     ("mamba-cache-mode", re.compile(r"[Mm]amba cache mode is set to '(\w+)'")),
+    ("gpu-memory-utilization", re.compile(r"Desired GPU memory utilization is \((0?\.\d+|1(?:\.0*)?),")),
     ("kv-cache-memory-bytes", re.compile(r"kv_cache_memory_bytes(?: config)?[ =:]+(\d{6,})")),
 )  # fmt: skip
 
@@ -84,6 +93,8 @@ def read(line: Line, facts: Facts) -> None:
         _config(read_pairs(match[2]), facts)
     elif ("non-default args" in text or "args: Namespace(" in text) and (match := _ARGS.search(text)):
         _arguments(match[1], facts)
+    if match := _LOADING.search(text):
+        facts.fill("model", match[1] or match[2])
     for flag, pattern in _SINGLE:
         if match := pattern.search(text):
             facts.fill(flag, match[1].replace(",", ""))
@@ -97,6 +108,7 @@ def _arguments(text: str, facts: Facts) -> None:
     given = read_dict(text[1:]) if text.startswith("{") else read_pairs(text)
     for own in ("model_tag", "subparser", "config", "dispatch_function"):
         given.pop(own, None)
+    facts.told |= given.keys()
     for key, value in given.items():
         flag = key.replace("_", "-")
         facts.values[flag] = value
@@ -104,6 +116,9 @@ def _arguments(text: str, facts: Facts) -> None:
 
 def _config(config: dict[str, Any], facts: Facts) -> None:
     """The resolved config; a draft is a mapping or nothing."""
+    facts.told |= config.keys()
+    if "quantization" in config:
+        facts.told.add(RESOLVED)
     for key, flag in _TAKEN.items():
         if config.get(key) is not None:
             facts.fill(flag, config[key])

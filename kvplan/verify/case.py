@@ -13,9 +13,11 @@ from kvplan.logs.figures import Facts
 from kvplan.model import Model
 from kvplan.sources import resolve
 from kvplan.sources.spellings import bundled_like
+from kvplan.weights import WeightReport
 
 _WHOLE_CONFIG = 60
 """A log that prints so many flags prints all of them, defaults too."""
+_TP_FLAGS = {"vllm": "tensor-parallel-size", "sglang": "tp-size"}
 _ANY_POOL = 1 << 40
 
 
@@ -27,8 +29,10 @@ class Case:
     model: Model
     flags: dict[str, Any]
     gpu: Gpu | None = None
-    same_weights: bool = True
-    """False where the served checkpoint has another weight format than the model that was read."""
+    named: str | None = None
+    """The name that the log, or else the user, gives the served checkpoint."""
+    complete: bool = True
+    """Whether the engine's arguments are known, from the log or from a command beside it."""
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     _placed: Evaluation | None = field(default=None, init=False, repr=False)
@@ -37,13 +41,14 @@ class Case:
     def max_model_len(self) -> int:
         return int(self.flags.get("max_model_len") or self.model.max_context_tokens or 131_072)
 
-    def evaluate(self, **changes: Any) -> Evaluation:
+    def evaluate(self, weights: WeightReport | None = None, **changes: Any) -> Evaluation:
         """The deployment under one engine's rules. A pool in `changes` may exceed the GPU. Raises KvplanError."""
         given = changes.get("kv_cache_memory") is not None
         flags = {name: value for name, value in (self.flags | changes).items() if value is not None}
         if given:
             flags.pop("gpu_memory", None)
-        return evaluate(self.model, make_deployment(**flags), None if given else self.gpu, [self.max_model_len])
+        gpu = None if given else self.gpu
+        return evaluate(self.model, make_deployment(**flags), gpu, [self.max_model_len], weights)
 
     def figures(self, pool_bytes: int, **changes: Any) -> dict[str, Any]:
         """The engine's own figures for one pool; `changes` are flags that leave layout and dtypes alone."""
@@ -62,6 +67,7 @@ def make_case(facts: Facts, model: str | None, own: dict[str, Any], command: Lau
 
     Raises UsageError where the log names no model that can be read.
     """
+    _fill_ranks(facts)
     launch = read_values(facts.engine, _stated(facts))
     warnings, notes = list(launch.warnings), [*facts.notes, *launch.notes]
     flags = launch.flags
@@ -81,9 +87,21 @@ def make_case(facts: Facts, model: str | None, own: dict[str, Any], command: Lau
     if how is None and given and logged and given != logged[0]:
         how = f"the model is {given}, as given; the log says {logged[0][:80]}"
     notes += [how] if how else []
-    case = Case(facts, read, flags, _gpu(facts, flags, notes), _same_weights(facts, read, how), notes, warnings)
+    named = logged[0] if logged else command.model if command else None
+    complete = bool(facts.told) or command is not None or facts.engine not in ("vllm", "sglang")
+    case = Case(facts, read, flags, _gpu(facts, flags, notes), named, complete, notes, warnings)
     _check(case)
     return case
+
+
+def _fill_ranks(facts: Facts) -> None:
+    """Where no line states --tp, the ranks that speak do: TP7 is one of eight, and widths are powers of two."""
+    if facts.told or facts.engine not in _TP_FLAGS:
+        return
+    spoken = [int(word[2:]) for figure in facts.figures for word in figure.who.split() if word.startswith("TP")]
+    if most := max(spoken, default=0):
+        facts.fill(_TP_FLAGS[facts.engine], 1 << most.bit_length())
+        facts.notes.append(f"--tp {1 << most.bit_length()}: from the ranks that speak, up to TP{most}")
 
 
 def _find_model(names: list[str]) -> tuple[Model, str | None]:
@@ -125,11 +143,6 @@ def _gpu(facts: Facts, flags: dict[str, Any], notes: list[str]) -> Gpu | None:
         return None
     flags["gpu"] = gpu.name
     return gpu
-
-
-def _same_weights(facts: Facts, model: Model, how: str | None) -> bool:
-    quantized = facts.values.get("quantization")
-    return how is None and (bool(model.quantization) or quantized in (None, "None"))
 
 
 def _check(case: Case) -> None:

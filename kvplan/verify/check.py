@@ -13,6 +13,7 @@ from kvplan.units import GIB
 from kvplan.verify import llamacpp, sglang, trtllm, vllm
 from kvplan.verify.case import Case, make_case
 from kvplan.verify.report import Report, Row, estimate, spread, unmodelled
+from kvplan.verify.served import as_printed, weight_rows
 
 Checked = tuple[list[Row], list[str], int | None]
 _ENGINES: dict[str, Callable[[Case], Checked]] = {
@@ -27,9 +28,9 @@ _RELEASES = {
 }  # fmt: skip
 """The first release of each set of rules, newest first: what a build without a release number is tried against."""
 _OPEN = {"mamba_ssm_dtype": ("bf16", "fp16"), "kv_cache_dtype": ("fp8",)}
+_ENOUGH = 2
+"""Figures that two inferred inputs have to give."""
 _AS_HEADS = 1.5
-_WEIGHTS = 100
-"""Weights are within where they are off by no more than one part in this many."""
 
 
 def verify_log(
@@ -46,9 +47,11 @@ def verify_log(
     """
     case = make_case(facts, model, own, command)
     lines, steps, settled = _matching(case, "engine_version" in own)
-    lines = [*lines, *_weight_rows(case), *(_scratch_rows(case, settled) if from_scratch else ())]
+    lines = lines if case.complete else [_undecided(row) for row in lines]
+    weights = weight_rows(case)
+    lines = [*lines, *weights, *(_scratch_rows(case, settled, weights) if from_scratch else ())]
     lines += _untouched(facts, {row.line for row in lines})
-    return _report(case, lines, steps), case, settled
+    return _report(case, lines, steps, settled), case, settled
 
 
 def _matching(case: Case, asked: bool) -> Checked:
@@ -65,6 +68,8 @@ def _matching(case: Case, asked: bool) -> Checked:
             if best_is := _better(check, case, best, "engine_version", release, all_of_it=True):
                 case.notes.append(f"{version or 'no version in the log'}: the rules of {release} match these figures")
                 return best_is
+        if not case.complete and (best_is := _two_unknowns(check, case, best)):
+            return best_is
     for flag, choices in _OPEN.items():
         for choice in choices if case.flags.get(flag, "auto") == "auto" else ():
             alone = (
@@ -75,6 +80,22 @@ def _matching(case: Case, asked: bool) -> Checked:
                 best = best_is
                 break
     return best
+
+
+def _two_unknowns(check: Callable[[Case], Checked], case: Case, best: Checked) -> Checked | None:
+    """A log without version and arguments: release and KV dtype together, where they then give every figure."""
+    if sum(row.verdict in ("differs", "within", "exact") for row in best[0]) < _ENOUGH:
+        return None
+    for release in _RELEASES.get(case.facts.engine, ()):
+        for choice in _OPEN["kv_cache_dtype"] if case.flags.get("kv_cache_dtype", "auto") == "auto" else ():
+            both = replace(case, flags=case.flags | {"engine_version": release})
+            if found := _better(check, both, best, "kv_cache_dtype", choice, all_of_it=True):
+                case.flags |= both.flags
+                case.notes.append(
+                    f"rules of {release} and --kv-cache-dtype {choice} match these figures; neither is in it"
+                )
+                return found
+    return None
 
 
 def _better(
@@ -93,54 +114,49 @@ def _better(
     return tried
 
 
+def _undecided(row: Row) -> Row:
+    """A figure that other arguments than those assumed may have given."""
+    if row.verdict != "differs":
+        return row
+    why = "the log shows none of the engine's arguments: give its command after --"
+    return replace(row, verdict="not-modelled", note=f"{row.note}; {why}" if row.note else why)
+
+
 def _differ(lines: list[Row]) -> int:
     """Figures that the rules do not give exactly; what is predicted with a range is no such figure."""
     return sum(row.verdict in ("differs", "within") for row in lines)
-
-
-def _weight_rows(case: Case) -> list[Row]:
-    """Weights of a rank against the checkpoint as published; only where that is what was served."""
-    printed = case.facts.smallest("weights")
-    if printed is None or case.facts.engine == "llamacpp":
-        return []
-    if not case.same_weights:
-        return [unmodelled(printed, f"served in another format than {case.model.name} was read in")]
-    try:
-        now = case.evaluate(kv_cache_memory=printed.bytes or 1)
-    except KvplanError as error:
-        return [unmodelled(printed, str(error))]
-    if now.weights is None:
-        return [unmodelled(printed, "nothing sizes the weights")]
-    size = now.weights.rank_bytes
-    row = estimate(
-        printed, _gib(size), _gib(size - size // _WEIGHTS), _gib(size + size // _WEIGHTS), f"{now.weights.kind} weights"
-    )
-    return [row]
 
 
 def _gib(size: int) -> Fraction:
     return Fraction(size, GIB)
 
 
-def _scratch_rows(case: Case, settled: int | None) -> list[Row]:
+def _scratch_rows(case: Case, settled: int | None, weights: list[Row]) -> list[Row]:
     """The pool predicted from the GPU alone, beside the printed one; SGLang's follows from its memory lines."""
     printed = case.facts.smallest("pool")
-    loaded = case.facts.smallest("memory_loaded")
-    if printed is None and loaded is not None and settled is not None and case.facts.engine == "sglang":
-        printed = Printed("pool", f"{settled / GIB:.2f}", "GiB", loaded.line)
+    after = case.facts.smallest("memory_loaded")
+    if printed is None and after is not None and settled is not None and case.facts.engine == "sglang":
+        printed = Printed("pool", f"{settled / GIB:.2f}", "GiB", after.line)
     if printed is None or printed.unit != "GiB":
         return []
+    memory = case.facts.smallest("gpu_memory")
     if case.gpu is None and case.flags.get("gpu_memory") is None:
-        return [unmodelled(printed, "--from-scratch needs the GPU: give it with --gpu")]
+        if memory is None:
+            return [unmodelled(printed, "--from-scratch needs the GPU: give it with --gpu")]
+        case = replace(case, flags=case.flags | {"gpu_memory": str(memory.bytes)})
+    known = any(row.what == "weights" and row.verdict in ("exact", "within") for row in weights)
     try:
-        pool = case.evaluate(kv_cache_memory=None, num_gpu_blocks_override=None).pool
+        now = case.evaluate(kv_cache_memory=None, num_gpu_blocks_override=None)
+        loaded = None if known else as_printed(case, now)
     except KvplanError as error:
         return [unmodelled(printed, str(error))]
+    pool = (loaded or now).pool
     if pool is None:
         return [unmodelled(printed, "the pool cannot be predicted from these flags")]
     row = estimate(
         printed, _gib(pool.bytes), _gib(pool.low_bytes), _gib(pool.high_bytes),
-        f"predicted, {pool.low_bytes / GIB:.2f} to {pool.high_bytes / GIB:.2f} GiB",
+        f"predicted{' with the weights as printed' if loaded else ''}, "
+        f"{pool.low_bytes / GIB:.2f} to {pool.high_bytes / GIB:.2f} GiB",
     )  # fmt: skip
     return [replace(row, what="pool from scratch")]
 
@@ -171,12 +187,12 @@ def _untouched(facts: Facts, seen: set[int]) -> list[Row]:
     return found
 
 
-def _report(case: Case, lines: list[Row], steps: list[str]) -> Report:
+def _report(case: Case, lines: list[Row], steps: list[str], settled: int | None) -> Report:
     facts = case.facts
     warnings = list(case.warnings)
     rules = None
     if facts.engine == "vllm":
-        now = vllm.figures_at(case, 1)
+        now = vllm.figures_at(case, settled or 1)
         rules = str(now["rules_version"])
         warnings += vllm.misleading(case, now)
     if case.gpu is None and any(row.verdict == "differs" for row in lines) and facts.engine != "llamacpp":
@@ -185,7 +201,7 @@ def _report(case: Case, lines: list[Row], steps: list[str]) -> Report:
     warnings += [
         f"{name}: one rank printed different values; its last is read"
         for name in ("kv_cache_tokens", "pool", "max_total_num_tokens")
-        if facts.disagree(name)
+        if facts.disagree(name) and not (name == "kv_cache_tokens" and len(facts.latest("pool")) > 1)
     ]
     assumptions = tuple(Assumption("log", note, "derived", "the log") for note in case.notes)
     inputs = {"model": case.model.name} | {name: value for name, value in case.flags.items() if name != "engine"}

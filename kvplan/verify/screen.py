@@ -26,9 +26,15 @@ def _head(report: Report) -> list[str]:
     )
     return [
         f"{report.engine} {version}{rules}: {report.model}",
-        f"{'DIFFERS' if counts['differs'] else 'HOLDS'}. {told or 'no figure'}.",
+        f"{_headline(counts)}. {told or 'no figure'}.",
         f"READ       {flags or 'no flags'}",
     ]
+
+
+def _headline(counts: dict[str, int]) -> str:
+    if counts["differs"]:
+        return "DIFFERS"
+    return "HOLDS" if counts["exact"] or counts["within"] else "NOTHING COMPARED"
 
 
 def _warnings(report: Report) -> list[str]:

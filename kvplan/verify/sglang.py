@@ -88,6 +88,7 @@ def _kv_rows(facts: Facts, now: Evaluation, figures: dict[str, Any]) -> Iterator
     whole = Fraction(int(tokens.value) * per_token, GIB)
     note = f"{int(tokens.value):,} tokens × {per_token:,} B"
     if figures.get("swa_cache_tokens"):
+        yield from _window_rows(facts, figures, per_token)
         yield from (unmodelled(one, "windows have a pool of their own") for one in _all_pools(facts))
         return
     if pool := facts.last("kv_pool"):
@@ -95,6 +96,22 @@ def _kv_rows(facts: Facts, now: Evaluation, figures: dict[str, Any]) -> Iterator
     for figure in (facts.last("k_pool"), facts.last("v_pool")):
         if figure:
             yield compare(figure, whole / 2, f"half of {note}")
+
+
+def _window_rows(facts: Facts, figures: dict[str, Any], per_token: int) -> Iterator[Row]:
+    """Both pools of a model with windows, for the tokens that the log prints, and the windows' share of them."""
+    both, windows, full = facts.last("both_pools"), facts.last("swa_pool_tokens"), facts.last("pool_tokens")
+    inside = figures.get("swa_cache_bytes")
+    if both is None or windows is None or full is None or not inside:
+        return
+    per_window = inside // figures["swa_cache_tokens"]
+    size = int(full.value) * per_token + int(windows.value) * per_window
+    yield compare(
+        both,
+        Fraction(size, GIB),
+        f"{int(full.value):,} tokens × {per_token:,} B and {int(windows.value):,} × {per_window:,} B",
+    )
+    yield compare(windows, figures["swa_cache_tokens"], "--swa-full-tokens-ratio of the full tokens")
 
 
 def _all_pools(facts: Facts) -> list[Printed]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from kvplan.logs.figures import Printed
+from kvplan.logs.figures import Facts, Printed
 from kvplan.units import format_gib
 from kvplan.verify.case import Case
 from kvplan.verify.report import Row, compare, unmodelled
@@ -13,6 +13,8 @@ from kvplan.verify.search import least
 
 MANY_BLOCKS = 1 << 42
 """Bytes of a pool that no GPU has."""
+_FEW = 256
+"""Block counts that are tried one by one."""
 _SAMPLE = 1 << 20
 """The largest --num-gpu-blocks-override; tokens per block show there to more places than any log prints."""
 _LITTLE = Fraction(1, 20)
@@ -39,6 +41,9 @@ def block_ranges(case: Case, block_bytes: int) -> list[tuple[int, int, str]]:
         return [(int(forced), int(forced), f"--num-gpu-blocks-override {forced}")]
     if given := case.flags.get("kv_cache_memory"):
         return [(int(given) // block_bytes, int(given) // block_bytes, f"--kv-cache-memory-bytes {int(given):,}")]
+    if stated := facts.smallest("pool_bytes"):
+        count = int(stated.value) // block_bytes
+        return [(count, count, f"the log states the pool, {int(stated.value):,} B")]
     pools = {pool.text: pool for pool in sorted(facts.latest("pool"), key=lambda pool: pool.value)}
     if not pools:
         source = "the log states no memory; the block count is inferred from the tokens"
@@ -54,18 +59,36 @@ def block_ranges(case: Case, block_bytes: int) -> list[tuple[int, int, str]]:
     ]
 
 
+def said(facts: Facts, what: str) -> Printed | None:
+    """A figure of the engine core, which prints one for each worker in some releases: the least counts."""
+    if len(facts.latest("pool")) > 1:
+        return min(facts.all(what), key=lambda figure: figure.value, default=None)
+    return facts.smallest(what)
+
+
 def settle(case: Case, lowest: int, highest: int) -> int:
     """The block count in the range that gives the printed tokens and concurrency, or comes nearest from above."""
-    tokens = case.facts.smallest("kv_cache_tokens")
-    concurrency = case.facts.smallest("max_concurrency")
-    if lowest >= highest or (tokens is None and concurrency is None):
-        return (lowest + highest) // 2
+    tokens = said(case.facts, "kv_cache_tokens")
+    concurrency = said(case.facts, "max_concurrency")
+    if lowest >= highest:
+        return lowest
+    if tokens is None and concurrency is None:
+        return _by_longest(case, lowest, highest)
     low, high = lowest, highest
     for printed in (tokens, concurrency):
         if printed is None:
             continue
         low, high = _narrowed(case, low, high, printed)
     return low
+
+
+def _by_longest(case: Case, lowest: int, highest: int) -> int:
+    """The block count that gives the longest length that the engine names when a start fails, else the middle."""
+    longest, middle = case.facts.last("longest_model_len"), (lowest + highest) // 2
+    if longest is None or highest - lowest > _FEW:
+        return middle
+    counts = range(lowest, highest + 1)
+    return next((one for one in counts if longest.holds(figures_at(case, one)["longest_max_model_len"])), middle)
 
 
 def _narrowed(case: Case, low: int, high: int, printed: Printed) -> tuple[int, int]:
@@ -109,10 +132,10 @@ def _pool_rows(case: Case, now: dict[str, Any], low: int, most: int, blocks: int
         note = f"{blocks:,} blocks, inferred"
     if counted := facts.smallest("num_blocks"):
         yield compare(counted, blocks, source)
-    if tokens := facts.smallest("kv_cache_tokens"):
+    if tokens := said(facts, "kv_cache_tokens"):
         row = compare(tokens, now["kv_cache_tokens"], note)
         yield _within(case, row, tokens, low, most) if row.verdict == "differs" and low < most else row
-    if concurrency := facts.smallest("max_concurrency"):
+    if concurrency := said(facts, "max_concurrency"):
         per = now["blocks_per_max_sequence"]
         yield compare(
             concurrency,

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from kit import bundled, held, params, read, weights
 
+from kit import bundled, held, params, read, weights
 from kvplan.dtypes import Dtypes
 from kvplan.errors import ConfigError, MissingField
 from kvplan.model import Model

@@ -4,8 +4,8 @@ import copy
 from typing import Any
 
 import pytest
-from kit import bundled, held, params, read, weights
 
+from kit import bundled, held, params, read, weights
 from kvplan.errors import ConfigError, MissingField
 
 LINEAR: dict[str, Any] = {

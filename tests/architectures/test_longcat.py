@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from kit import bundled, held, params, read
 
+from kit import bundled, held, params, read
 from kvplan.errors import ConfigError, MissingField
 
 SMALL: dict[str, Any] = {

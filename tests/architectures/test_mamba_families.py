@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from kit import read
 
+from kit import read
 from kvplan.dtypes import Dtypes
 from kvplan.errors import ConfigError, MissingField
 from kvplan.layers.mamba import Mamba1, Mamba2

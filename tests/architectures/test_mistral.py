@@ -1,8 +1,8 @@
 """Mistral, Mixtral, Pixtral, Mistral Large 3, and Whisper: windows, wrappers, encoder tokens."""
 
 import pytest
-from kit import read
 
+from kit import read
 from kvplan.dtypes import Dtypes
 from kvplan.errors import ConfigError
 from kvplan.layers.mla import Mla

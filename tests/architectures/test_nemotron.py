@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from kit import bundled, read
 
+from kit import bundled, read
 from kvplan.dtypes import Dtypes
 from kvplan.errors import ConfigError, MissingField, PlacementError
 

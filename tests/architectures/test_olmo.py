@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from kit import read
 
+from kit import read
 from kvplan.errors import ConfigError, MissingField, PlacementError
 from kvplan.sources.bundled import from_profile
 

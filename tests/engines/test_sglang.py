@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kvplan.deployment import Layout, make_deployment, make_fleet
+from kvplan.dtypes import Dtypes
 from kvplan.engines.base import Allocation, Share
 from kvplan.engines.sglang import ENGINE
 from kvplan.engines.sglang.rules import Rules
@@ -297,3 +298,11 @@ def test_every_release_answers(version: str) -> None:
     kept = allocate("kimi-k3", 56 * GIB, Layout(tp=8), engine_version=version)
     assert kept.figures["state_slots"] in (506, 507)
     assert kept.figures["slots_per_request"] == (5 if version in ("0.5.19", "0.5.23", "0.6.0") else 3)
+
+
+def test_the_boot_log_in_sglangs_own_documentation() -> None:
+    """429 slots: conv 1.00 GB, ssm 28.55 GB (GiB). 34 KDA layers of 32 heads, fp32, and the sink row of slot 0."""
+    stored = {tensor.name: tensor.entry_bytes for tensor in Kda(32, 128, 4).stored(Dtypes(state="fp32"))}
+    rows = (429 + 1) * 34
+    assert round(rows * stored["recurrent"] / GIB, 2) == 28.55
+    assert round(rows * stored["conv"] / GIB, 2) == 1.0

@@ -12,7 +12,7 @@ from kvplan.dtypes import Dtypes
 from kvplan.engines._command import VLLM
 from kvplan.engines._drafts import draft_layers, draft_tokens
 from kvplan.engines.base import Allocation, Engine, Fit, Loading, Share, Units, resolve_dtypes, snapshots_of
-from kvplan.engines.vllm.blocks import decoding, demand
+from kvplan.engines.vllm.blocks import block_counter, demand
 from kvplan.engines.vllm.figures import Planned, figures
 from kvplan.engines.vllm.groups import block_bytes, keep_whole, plan_groups
 from kvplan.engines.vllm.model import Specs, model_specs
@@ -79,10 +79,10 @@ class Vllm(Engine):
 
     def units(self, share: Share, pool_bytes: int, deployment: Deployment, max_model_len: int) -> Units:
         planned = _planned(share, pool_bytes, deployment, max_model_len)
+        count = block_counter(planned.groups, planned.dcp) if planned.groups else lambda tokens: 0
 
         def of(tokens: int) -> int:
-            held = sum(decoding(planned.groups, tokens, planned.dcp).values()) if planned.groups else 0
-            return held + _kept(planned, deployment, tokens)
+            return count(tokens) + _kept(planned, deployment, tokens)
 
         usable = max(0, planned.num_blocks - 1) if planned.starts(max_model_len) else 0
         rule = f"blocks of {planned.specs.blocks.tokens or 0:,} tokens that a sequence holds while it decodes"

@@ -4,8 +4,10 @@ vLLM's manager (v1/core/single_type_kv_cache_manager.py) frees what a window has
 for one step after it enters the next, and reserves for the worst case only at start-up.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from kvplan.document import Binds
 from kvplan.engines.vllm.specs import WINDOWED, Group, Spec
@@ -56,6 +58,17 @@ def decoding(groups: Sequence[Group], tokens: int, dcp: int) -> dict[Binds, int]
         if sum(parts.values()) >= sum(best.values()):
             best = parts
     return best
+
+
+def block_counter(groups: Sequence[Group], dcp: int) -> Callable[[int], int]:
+    """The sum of `decoding`, for many lengths of the same groups: what is held at a turn is worked out once."""
+    specs = Counter(group.spec for group in groups)
+
+    @cache
+    def at(length: int) -> int:
+        return sum(count * held(spec, length - 1, length, False, dcp) for spec, count in specs.items())
+
+    return lambda tokens: max(map(at, _turns(groups, tokens, dcp)))
 
 
 def _turns(groups: Sequence[Group], tokens: int, dcp: int) -> list[int]:

@@ -2,9 +2,11 @@
 
 pool = memory × utilization − weights − activation peak − CUDA graphs (from 0.18.1) − everything outside the allocator
 
-The activation peak follows from the model's widths. The other parts are constants fitted on 27 public start-up logs
-that print the utilization and the pool: 21 of RTX PRO 6000, RTX 3090 and H200 (Qwen3, GLM-5.1, Kimi K3 at TP 1
-to 16, vLLM 0.13 to 0.28) and 6 of GB10, whose host shares its memory. The median error is 2 %; every range holds.
+The activation peak follows from the model's widths. The other parts are constants fitted on 38 public start-up logs
+that print the pool: 32 of GPUs with memory of their own (RTX PRO 6000, RTX 3090, RTX 5090, L40S, A100 and H200; Qwen3,
+Qwen3.6, gpt-oss, Gemma 4, GLM-5.1 and Kimi K3 at TP 1 to 16, vLLM 0.10.2 to 0.28) and 6 of GB10, whose host shares its
+memory. What is left beside weights and activations is 0 to 1.6 GiB on one GPU (median 0.4), 0.5 to 1.3 at TP 2, 1.2 to
+1.9 at TP 4 and 2.3 at TP 8 and 16.
 """
 
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ _ELEMENT = 2
 """Activations are 16 bits."""
 _SAMPLER_COPIES = 3
 """Logits in fp32, sorted values and probabilities, at the sampler's warm-up."""
+_SORTED_COPIES = 9
+"""The same where no FlashInfer sampler is installed: PyTorch sorts with 64-bit indices and keeps the sums."""
 _VISION_BYTES_PER_TOKEN = 180_000
 """What profiling the encoder adds per batched token of a multi-modal model."""
 _INDEX_TOKENS, _GATHER_TOKENS, _INDEX_LOGITS = 40, 5, 512 * MIB
@@ -121,7 +125,7 @@ def _activation(share: Share, settings: Settings, limit: int, sees: bool) -> Par
     if not width:
         return Part("activation_bytes", 3 * GIB // 2, GIB // 4, 6 * GIB, "assumed", "the model's widths are not known")
     low = min(forward, sampler) + vision // 4 + sparse // 4
-    high = forward * 3 // 2 + sampler + vision * 3 // 2 + sparse * 5 // 4 + GIB // 2
+    high = forward * 3 // 2 + sampler * _SORTED_COPIES // _SAMPLER_COPIES + vision * 3 // 2 + sparse * 5 // 4 + GIB // 2
     return Part("activation_bytes", size, low, high, "derived", f"{batched:,} batched tokens through the widest block")
 
 
@@ -146,10 +150,13 @@ def _other(share: Share, deployment: Deployment) -> Part:
     """CUDA context growth, NCCL buffers and kernel workspaces; on unified memory also what the host takes."""
     if deployment.gpu is not None and _unified(deployment):
         return Part("other_bytes", 2 * GIB, GIB // 4, 5 * GIB, "assumed", "measured on GB10, host included")
-    if share.layout.tp == 1:
-        return Part("other_bytes", GIB // 8, 0, GIB, "assumed", "measured on RTX PRO 6000")
-    size = 9 * GIB // 4
-    return Part("other_bytes", size, GIB, 15 * GIB // 4, "assumed", "measured on RTX PRO 6000 and H200, NCCL included")
+    ranks = share.layout.tp
+    if ranks == 1:
+        return Part("other_bytes", 3 * GIB // 8, 0, 2 * GIB, "assumed", "median of 12 logs of one GPU")
+    size = GIB + min(ranks, 8) * 160 * MIB
+    return Part(
+        "other_bytes", size, GIB // 4, size + 3 * GIB // 2, "assumed", "1 GiB and 160 MiB a GPU up to 8, NCCL included"
+    )
 
 
 def _unified(deployment: Deployment) -> bool:

@@ -1,0 +1,117 @@
+"""`kvplan agents`: what a deployment holds of agents that live for hours."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from kvplan.cli import complete
+from kvplan.cli.deployed import deployed
+from kvplan.cli.launched import LaunchCommand, resolve_launch
+
+_Model = Annotated[
+    str | None, typer.Argument(metavar="MODEL", autocompletion=complete.models, help="As for `kvplan estimate`.")
+]
+_Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
+
+
+def _sessions(
+    ctx: typer.Context,
+    *,
+    model: _Model = None,
+    workload: Annotated[
+        str, typer.Option(autocompletion=complete.workloads, help="A workload's name, or a trace: CSV or JSON lines.")
+    ],
+    weighting: Annotated[
+        str, typer.Option(help="time: a context counts for as long as it stands; or request.")
+    ] = "time",
+    gap_cap: Annotated[float | None, typer.Option(help="Seconds that a pause counts for at most; 300.")] = None,
+    risk: Annotated[str | None, typer.Option(help="Overflow in per cent, for example 50,10,5,1,0.1.")] = None,
+    subagents: Annotated[bool, typer.Option("--subagents", help="Count a trace's sub-agents too.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of the draws.")] = 0,
+    json: _Json = False,
+    **flags: object,
+) -> None:
+    """Sessions at stated risks that the pool overflows, for contexts as long as the workload's are.
+
+    An engine's own command line may follow, as for `kvplan estimate`.
+    """
+    from kvplan.agents.report import sessions_report
+    from kvplan.agents.screen import show_sessions
+
+    chosen, deployment, notes = resolve_launch(ctx, model, dict(flags))
+    found = sessions_report(
+        chosen,
+        workload,
+        flags=deployment,
+        weighting=weighting,
+        gap_cap_s=gap_cap,
+        risk=risk,
+        subagents=subagents,
+        seed=seed,
+        notes=notes,
+    )
+    show_sessions(found, as_json=json)
+    raise typer.Exit(found.exit_code)
+
+
+def _checkpoints(
+    ctx: typer.Context,
+    *,
+    model: _Model = None,
+    workload: Annotated[str, typer.Option(help="A trace that says what prompts share: agent sessions or Mooncake.")],
+    block: Annotated[int, typer.Option(min=1, max=1 << 20, help="Tokens of the grid that tails stand on.")] = 256,
+    prefill_rate: Annotated[float | None, typer.Option(help="Prefill tokens per second of a replica.")] = None,
+    byte_price: Annotated[float | None, typer.Option(help="Of snapshots, per GB and hour.")] = None,
+    gpu_price: Annotated[float | None, typer.Option(help="Of a replica, per hour.")] = None,
+    json: _Json = False,
+    **flags: object,
+) -> None:
+    """Snapshot policies replayed on a trace: hit rate, replayed tokens, bytes; the interval that pays."""
+    from kvplan.agents.checkpoint_report import Prices, checkpoint_report, show_checkpoints
+
+    chosen, deployment, notes = resolve_launch(ctx, model, dict(flags))
+    prices = Prices(prefill_rate, byte_price, gpu_price)
+    found = checkpoint_report(chosen, workload, flags=deployment, block_tokens=block, prices=prices, notes=list(notes))
+    show_checkpoints(found, as_json=json)
+
+
+def _workflow(
+    ctx: typer.Context,
+    *,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The workflow: TOML, schema kvplan.workflow/1.")],
+    model: _Model = None,
+    json: _Json = False,
+    **flags: object,
+) -> None:
+    """A tree of agents as bytes over time, its peak, what each branch costs, and how many fit."""
+    from kvplan.agents.workflow_report import show_workflow_report, workflow_report
+
+    chosen, deployment, notes = resolve_launch(ctx, model, dict(flags))
+    found = workflow_report(chosen, file, flags=deployment, notes=list(notes))
+    show_workflow_report(found, as_json=json)
+    raise typer.Exit(found.exit_code)
+
+
+_COMMANDS: dict[str, Callable[..., None]] = {"sessions": _sessions, "checkpoints": _checkpoints, "workflow": _workflow}
+
+
+class _Late(TyperGroup):
+    """Builds a command when it is asked for: each has every deployment flag, which costs what a start should not."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in _COMMANDS:
+            return None
+        settings = {"help_option_names": ["-h", "--help"]}
+        one = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=settings)
+        one.command(cmd_name, cls=LaunchCommand)(deployed(_COMMANDS[cmd_name]))
+        return typer.main.get_command(one)
+
+
+app = typer.Typer(
+    help="How many long-lived agents a deployment holds, and what they cost.", no_args_is_help=True, cls=_Late
+)

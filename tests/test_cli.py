@@ -109,3 +109,9 @@ def test_the_shell_completes(kvplan: Any) -> None:
 
 def test_the_module_runs_from_anywhere(kvplan: Any, tmp_path: Path) -> None:
     assert json.loads(kvplan("estimate", "kimi-k3", "--json", cwd=tmp_path).stdout)["schema"] == "kvplan.plan/1"
+
+
+def test_old_rules_are_warned_of(kvplan: Any) -> None:
+    done = kvplan("estimate", "kimi-linear", "--gpu", "H200", "--engine-version", "0.13")
+    assert done.returncode == 0
+    assert "the rules of vLLM 0.13.0 are" in done.stderr and "days old" in done.stderr

@@ -18,6 +18,6 @@ test *args:
 bench-startup:
     python scripts/bench_startup.py
 
-# Recompute public vLLM logs; add --pool to predict pool and weights from the flags alone.
+# Recompute the figures of public start-up logs; add --pool to predict pool and weights from the flags alone.
 engine-logs logs *args:
     python scripts/engine_logs.py {{logs}} {{args}}

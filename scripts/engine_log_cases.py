@@ -1,7 +1,7 @@
 """What a public vLLM start-up log says about its deployment, as kvplan's flags and models."""
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kvplan.deployment import Deployment, make_deployment
@@ -12,6 +12,17 @@ from kvplan.model import Model, Source
 from kvplan.sources import resolve
 
 Case = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    case: str
+    version: str
+    printed: str
+    computed: str
+    verdict: str
+    reason: str
+
 
 _PROFILES = (
     ("gemma-4-26b", "gemma-4-26b-a4b"), ("gemma-4-12b", "gemma-4-12b"), ("qwen3.8-27b", "qwen3.8-27b"),

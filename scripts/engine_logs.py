@@ -1,7 +1,7 @@
-"""Recompute the figures of public vLLM start-up logs: printed, computed, verdict, reason.
+"""Recompute the figures of public start-up logs: printed, computed, verdict, reason.
 
-    python scripts/engine_logs.py engine_logs.jsonl            the block arithmetic, from the pool that the log prints
-    python scripts/engine_logs.py engine_logs.jsonl --pool     the pool and the weights too, from the flags alone
+    python scripts/engine_logs.py engine_logs.jsonl            every row, from the pool or counts that the log prints
+    python scripts/engine_logs.py engine_logs.jsonl --pool     vLLM's pool and weights too, from the flags alone
 
 A log prints its pool in GiB with two decimals, so a figure is exact where some whole number of blocks inside that
 rounding gives it. Without a pool or a block count, blocks are inferred from the tokens and the verdict says so.
@@ -12,11 +12,13 @@ import json
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine_log_cases import Case, deployment_of, draft_count, model_of, weight_flags
+from engine_log_cases import Case, Row, deployment_of, draft_count, model_of, weight_flags
+from engine_log_others import check_other
 
 from kvplan.capacity import evaluate
 from kvplan.deployment import Deployment, Layout
@@ -34,16 +36,6 @@ from kvplan.units import GIB
 
 _RELEASES = ("0.28.0", "0.20.1", "0.24.0", "0.33.0")
 """Rules tried for builds without a release."""
-
-
-@dataclass(frozen=True)
-class Row:
-    case: str
-    version: str
-    printed: str
-    computed: str
-    verdict: str
-    reason: str
 
 
 def plan_of(model: Model, deployment: Deployment, pool_bytes: int) -> Planned:
@@ -251,22 +243,27 @@ def show(rows: list[Row]) -> None:
         print(f"{padded}  {row.verdict}  {row.reason}".rstrip())
 
 
+def show_counts(engines: list[str], rows: list[Row]) -> None:
+    """Rows per verdict: each engine's, then all."""
+    for engine in [*dict.fromkeys(engines), "all"]:
+        found = Counter(row.verdict for name, row in zip(engines, rows, strict=True) if engine in (name, "all"))
+        print(f"{engine}: {found.total()} rows, {', '.join(f'{count} {verdict}' for verdict, count in found.items())}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("logs", type=Path)
     parser.add_argument("--pool", action="store_true", help="predict the pool and the weights instead")
     asked = parser.parse_args()
     cases = [json.loads(line) for line in asked.logs.read_text(encoding="utf-8").splitlines() if line.strip()]
-    cases = [case for case in cases if case["engine"] == "vllm"]
+    own = [case for case in cases if case["engine"] == "vllm"]
     if not asked.pool:
-        rows = [check(case) for case in cases]
+        others = sorted((case for case in cases if case["engine"] != "vllm"), key=lambda case: str(case["engine"]))
+        rows = [check(case) for case in own] + [check_other(case) for case in others]
         show(rows)
-        counts = {
-            verdict: sum(row.verdict == verdict for row in rows) for verdict in dict.fromkeys(r.verdict for r in rows)
-        }
-        print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+        show_counts([case["engine"] for case in own + others], rows)
         return
-    checks = [made for made in map(pool_check, cases) if made is not None]
+    checks = [made for made in map(pool_check, own) if made is not None]
     show([made.row for made in checks])
     for unified in (False, True):
         if part := [made for made in checks if made.unified == unified]:

@@ -16,9 +16,7 @@ def check_layout(model: Model, layout: Layout) -> None:
         )
     if layout.pp > len(model.blocks):
         raise PlacementError(f"--pp {layout.pp} is more than the {len(model.blocks)} layers of {model.name}")
-    if layout.ep > 1 and not model.num_experts:
-        raise PlacementError(f"--ep {layout.ep}: {model.name} has no routed experts")
-    if layout.ep > 1 and layout.ep > model.num_experts:
+    if 0 < model.num_experts < layout.ep:
         raise PlacementError(f"--ep {layout.ep} is more than the {model.num_experts} experts of {model.name}")
     most = max_dcp(model, layout.tp)
     if layout.dcp > most:

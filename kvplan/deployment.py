@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from kvplan.dtypes import INDEX_FORMATS, KV_FORMATS, STATE_FORMATS, parse_format
 from kvplan.errors import PlacementError, UsageError
-from kvplan.units import parse_size, parse_token_list, parse_tokens
+from kvplan.units import ceil_div, parse_size, parse_token_list, parse_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ def make_fleet(deployment: Deployment) -> Fleet | None:
     spread = deployment.pp * deployment.dcp * deployment.ep > 1 or any(size is not None for size in sized)
     if named is None and not spread:
         return None
-    per_node = count or deployment.gpus or -(-asked // deployment.nodes)
+    per_node = count or deployment.gpus or ceil_div(asked, deployment.nodes)
     gpus = per_node * deployment.nodes
     pp, dp = deployment.pp, deployment.dp
     if deployment.engine == "llamacpp" and deployment.tp is None:

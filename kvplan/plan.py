@@ -25,6 +25,7 @@ from kvplan.document import (
     Try,
     Verdict,
 )
+from kvplan.dtypes import Dtypes
 from kvplan.engines.base import snapshots_of
 from kvplan.errors import ConfigError, PlacementError, SourceError, UsageError
 from kvplan.gpu import Gpu, detect, find_gpu
@@ -62,7 +63,8 @@ def plan(model: str | Model, *, notes: Iterable[Assumption] = (), **flags: Any) 
     baseline = _baseline(read, deployment)
     whole = _whole(read, baseline, now)
     tries, best = suggest(read, deployment, gpu, contexts, now) if now.capacity else ([], now)
-    ranks = [_fullest_rank(read, baseline, deployment, now, tokens) for tokens in contexts]
+    stages = _stages(baseline, now)
+    ranks = [_fullest(stages, deployment, tokens) for tokens in contexts]
     return Plan(
         kvplan_version=__version__,
         inputs=inputs(read, deployment, contexts, gpu, now),
@@ -131,25 +133,30 @@ def _whole(model: Model, baseline: Baseline | None, now: Evaluation) -> _Sides:
     return _Sides(Holding(mixers, now.dtypes), twin, mixers)
 
 
-def _fullest_rank(
-    model: Model, baseline: Baseline | None, deployment: Deployment, now: Evaluation, tokens: int
-) -> _Sides | None:
-    """The pipeline stage that keeps most at this length, snapshots included, after tensor parallelism."""
+def _stages(baseline: Baseline | None, now: Evaluation) -> list[_Sides]:
+    """What one rank of each pipeline stage keeps, after tensor parallelism; none without a layout."""
     if now.fleet is None or now.share is None:
-        return None
-    layout = now.fleet.layout
-    holdings = now.share.holdings()
-    copies = snapshots_of(deployment, tokens)
-    stage = max(range(len(holdings)), key=lambda index: holdings[index].footprint(tokens, copies).total)
-    twin = None
+        return []
+    layout, dtypes = now.fleet.layout, now.dtypes
+    twins: list[Holding | None] = [None] * layout.pp
     if baseline is not None:
-        start, stop = stage_bounds(len(baseline.blocks), layout.pp)[stage]
-        try:
-            mixers = [mixer.on_rank(layout.tp) for block in baseline.blocks[start:stop] for mixer in block]
-            twin = Holding(mixers, now.dtypes, layout.dcp)
-        except PlacementError:
-            twin = None
-    return _Sides(holdings[stage], twin, now.share.stages[stage])
+        bounds = stage_bounds(len(baseline.blocks), layout.pp)
+        twins = [_twin(baseline.blocks[start:stop], layout, dtypes) for start, stop in bounds]
+    return [_Sides(*one) for one in zip(now.share.holdings(), twins, now.share.stages, strict=True)]
+
+
+def _twin(blocks: tuple[tuple[Layer, ...], ...], layout: Layout, dtypes: Dtypes) -> Holding | None:
+    """One stage of the baseline on one rank; None where it does not split as the model does."""
+    try:
+        return Holding([mixer.on_rank(layout.tp) for block in blocks for mixer in block], dtypes, layout.dcp)
+    except PlacementError:
+        return None
+
+
+def _fullest(stages: list[_Sides], deployment: Deployment, tokens: int) -> _Sides | None:
+    """The stage that keeps most at this length, snapshots included."""
+    copies = snapshots_of(deployment, tokens)
+    return max(stages, key=lambda stage: stage.held.footprint(tokens, copies).total, default=None)
 
 
 def _number(value: Fraction) -> int | float:

@@ -65,7 +65,7 @@ def measured_pool(pool: Pool, engine: str, rules_version: str, model: str, tp: i
     found = next(
         (
             one
-            for one in measured_overheads(engine, _gpu_name(deployment.gpu))
+            for one in measured_overheads(engine, find_gpu(gpu_and_count(deployment.gpu)[0]).name)
             if _same(one, version, model, tp, deployment)
         ),
         None,
@@ -82,11 +82,6 @@ def measured_pool(pool: Pool, engine: str, rules_version: str, model: str, tp: i
         pool, bytes=left, low_bytes=left - spread, high_bytes=left + spread, activation_bytes=0, graphs_bytes=0,
         other_bytes=found.other_bytes, assumptions=(*pool.assumptions[:1], said),
     )  # fmt: skip
-
-
-def _gpu_name(asked: str) -> str:
-    name = gpu_and_count(asked)[0]
-    return name if name.lower() == "auto" else find_gpu(name).name
 
 
 def _same(one: Overhead, version: str, model: str, tp: int, deployment: Deployment) -> bool:

@@ -32,3 +32,16 @@ def weights(model: Model, *, mtp: bool = True) -> list[Weight]:
 
 def params(model: Model, *, mtp: bool = True) -> int:
     return sum(weight.params for weight in weights(model, mtp=mtp))
+
+
+SMALL_MOE: dict[str, Any] = {
+    "model_type": "qwen3_moe", "hidden_size": 256, "num_hidden_layers": 5, "num_attention_heads": 8,
+    "num_key_value_heads": 2, "head_dim": 64, "intermediate_size": 512, "moe_intermediate_size": 128, "num_experts": 24,
+    "num_experts_per_tok": 3, "vocab_size": 1000, "torch_dtype": "bfloat16", "decoder_sparse_step": 1,
+    "mlp_only_layers": [], "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def small_moe(**changes: Any) -> Model:
+    config = {key: value for key, value in (SMALL_MOE | changes).items() if value is not None}
+    return read_config(config, name="small", source=Source("here"))

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvplan.architectures import read_config
+from kit import small_moe as model
 from kvplan.deployment import Layout
 from kvplan.errors import PlacementError, SourceError
-from kvplan.model import Model, Published, Source
+from kvplan.model import Model, Published
 from kvplan.sources import resolve
 from kvplan.units import GIB
 from kvplan.weights import weigh
@@ -98,19 +98,6 @@ def test_checkpoints_as_rounded_by_their_publisher(
 def test_active_parameters(name: str, billions: float) -> None:
     """The gpt-oss model card counts the head and not the embedding."""
     assert round((weigh(resolve(name), Layout()).params_active or 0) / 1e9, 2) == billions
-
-
-CONFIG: dict[str, Any] = {
-    "model_type": "qwen3_moe", "hidden_size": 256, "num_hidden_layers": 5, "num_attention_heads": 8,
-    "num_key_value_heads": 2, "head_dim": 64, "intermediate_size": 512, "moe_intermediate_size": 128, "num_experts": 24,
-    "num_experts_per_tok": 3, "vocab_size": 1000, "torch_dtype": "bfloat16", "decoder_sparse_step": 1,
-    "mlp_only_layers": [], "tie_word_embeddings": False,
-}  # fmt: skip
-
-
-def model(**changes: Any) -> Model:
-    config = {key: value for key, value in (CONFIG | changes).items() if value is not None}
-    return read_config(config, name="small", source=Source("here"))
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvplan.architectures import read_config
+from kit import small_moe as model
 from kvplan.deployment import Layout
 from kvplan.errors import ConfigError, KvplanError, UsageError
-from kvplan.model import Model, Source
+from kvplan.model import Model
 from kvplan.weights import weigh
 from kvplan.weights.formats import MXFP4, fp8_block, int_packed, nvfp4
 from kvplan.weights.patterns import Patterns
@@ -30,19 +30,6 @@ from kvplan.weights.patterns import Patterns
 def test_formats_as_packages_write_them(format_: Any, shape: tuple[int, ...], total: int) -> None:
     """The totals of the tensors that test_sources_safetensors.py writes in each format."""
     assert format_.bytes(shape) == total
-
-
-CONFIG: dict[str, Any] = {
-    "model_type": "qwen3_moe", "hidden_size": 256, "num_hidden_layers": 5, "num_attention_heads": 8,
-    "num_key_value_heads": 2, "head_dim": 64, "intermediate_size": 512, "moe_intermediate_size": 128, "num_experts": 24,
-    "num_experts_per_tok": 3, "vocab_size": 1000, "torch_dtype": "bfloat16", "decoder_sparse_step": 1,
-    "mlp_only_layers": [], "tie_word_embeddings": False,
-}  # fmt: skip
-
-
-def model(**changes: Any) -> Model:
-    config = {key: value for key, value in (CONFIG | changes).items() if value is not None}
-    return read_config(config, name="small", source=Source("here"))
 
 
 def quantised(**quantization: Any) -> Model:

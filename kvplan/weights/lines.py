@@ -6,6 +6,7 @@ from typing import cast
 
 from kvplan.deployment import Layout
 from kvplan.line import Kind, Line
+from kvplan.units import ceil_div
 from kvplan.weights.parts import MTP, Part
 from kvplan.weights.ranks import rank_bytes
 
@@ -71,7 +72,7 @@ def _share(part: Part, layout: Layout, multiple: int) -> str:
         return ", one copy a rank"
     if part.split == "ep":
         whole_experts = f" / ep {layout.ep}" if layout.ep > 1 else ""
-        cuts = -(-layout.expert_shares // layout.ep)
+        cuts = ceil_div(layout.expert_shares, layout.ep)
         padded = f", each cut padded to a multiple of {multiple}" if multiple > 1 and cuts > 1 else ""
         return f"{whole_experts}{f' / tp {cuts}' if cuts > 1 else ''}{padded}"
     if part.heads and layout.tp > part.heads:

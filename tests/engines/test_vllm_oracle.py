@@ -20,9 +20,6 @@ from kvplan.engines.vllm.specs import Spec
 from kvplan.errors import KvplanError
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-GIB = 1 << 30
-MILLION = 1_048_576
-B300_POOL = 45_344_117_227
 
 
 # The frozen answers of vLLM 0.33's planner and manager; scripts/vllm_oracle_cases.py asks them.

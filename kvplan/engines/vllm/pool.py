@@ -19,7 +19,7 @@ from kvplan.engines.vllm.settings import Settings, device_of, settings_for
 from kvplan.gpu import find_gpu
 from kvplan.model import Model, Weight
 from kvplan.pool import Pool
-from kvplan.units import GIB, MIB
+from kvplan.units import GIB, MIB, ceil_div
 
 _ELEMENT = 2
 """Activations are 16 bits."""
@@ -101,9 +101,9 @@ def _widths(model: Model, tp: int) -> tuple[int, int]:
     experts = list(_weights(model, "expert"))
     inner = min((min(weight.shape) for weight in experts), default=0)
     outer = max((max(weight.shape) for weight in experts), default=0)
-    routed = model.experts_per_token * (max(2 * -(-inner // tp), outer) + -(-inner // tp))
+    routed = model.experts_per_token * (max(2 * ceil_div(inner, tp), outer) + ceil_div(inner, tp))
     vocab = max((weight.shape[0] for weight in model.weights.outer if weight.role in ("embedding", "head")), default=0)
-    return max(3 * -(-dense // tp), routed), vocab
+    return max(3 * ceil_div(dense, tp), routed), vocab
 
 
 def _weights(model: Model, *roles: str) -> list[Weight]:

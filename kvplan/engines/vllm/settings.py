@@ -9,7 +9,7 @@ from kvplan.document import Assumption
 from kvplan.dtypes import Dtypes
 from kvplan.engines._drafts import draft_tokens
 from kvplan.engines.vllm.rules import CHECKPOINT_GRAIN, CHECKPOINT_KERNELS, Mode, Rules, rules_for
-from kvplan.gpu import Gpu, auto_gpu, find_gpu
+from kvplan.gpu import find_gpu
 from kvplan.layers.base import Layer, Stored
 from kvplan.units import GIB, ceil_div
 
@@ -33,10 +33,7 @@ class Device:
 
 
 def device_of(deployment: Deployment) -> Device:
-    gpu: Gpu | None = None
-    if deployment.gpu is not None:
-        name, _ = gpu_and_count(deployment.gpu)
-        gpu = auto_gpu() if name.lower() == "auto" else find_gpu(name)
+    gpu = find_gpu(gpu_and_count(deployment.gpu)[0]) if deployment.gpu is not None else None
     memory = deployment.gpu_memory or (gpu.engine_memory_bytes if gpu else None)
     if gpu is None:
         return Device(memory_bytes=memory)

@@ -1,13 +1,16 @@
 """Measured kernel times of a GPU, as `kvplan bench` writes them: find one, and set two beside each other."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from kvplan.errors import ProfileError
 from kvplan.profiles import load, paths
-from kvplan_kernels.calibration import SCHEMA, key
+from kvplan_kernels.calibration import PRECISION_SCHEMA, SCHEMA, key
 
 _TABLES = ("device", "versions", "source")
+_GRAPH_S = 15e-6
+"""Below this the launch of a graph, about 4 us, is more than a quarter of a published time."""
 
 
 def list_calibrations() -> list[dict[str, Any]]:
@@ -33,19 +36,57 @@ def find_calibration(name: str) -> dict[str, Any]:
     return document
 
 
-def compare(one: dict[str, Any], other: dict[str, Any]) -> list[dict[str, Any]]:
-    """The shapes that both measured, with the second's time over the first's."""
-    second = {key(sample): sample for sample in other.get("samples", [])}
-    return [
-        {
-            "kernel": name,
-            "first_s": sample["median_s"],
-            "second_s": second[name]["median_s"],
-            "ratio": second[name]["median_s"] / sample["median_s"],
-        }
-        for sample in one.get("samples", [])
-        if (name := key(sample)) in second
-    ]
+def compare(one: dict[str, Any], other: dict[str, Any], any_owner: bool = False) -> list[dict[str, Any]]:
+    """The shapes that both measured, with the second's time over the first's.
+
+    `any_owner` sets different owners' kernels beside each other, with why their times may differ.
+    """
+    name: Callable[[dict[str, Any]], str] = _shape if any_owner else key
+    first = {name(sample): sample for sample in one.get("samples", [])}
+    rows = []
+    for theirs in other.get("samples", []):
+        if ours := first.get(name(theirs)):
+            times = {"first_s": ours["median_s"], "second_s": theirs["median_s"]}
+            row = {"kernel": name(theirs), **times, "ratio": theirs["median_s"] / ours["median_s"]}
+            whose = " ".join(filter(None, (theirs["owner"], theirs.get("source"))))
+            more = {"first_owner": ours["owner"], "second_owner": whose, "why": _why(ours, theirs, one, other)}
+            rows.append(row | more if any_owner else row)
+    return rows
+
+
+def _shape(sample: dict[str, Any]) -> str:
+    """The kernel and its shape without the owner; a collective by its bytes, which is all that its time knows of it."""
+    if sample.get("roof") == "link":
+        return f"{sample['kernel']} ranks={sample['ranks']} bytes={2 * sample['tokens'] * sample['hidden']}"
+    return str(key(sample)).partition(" ")[2]
+
+
+def _why(ours: dict[str, Any], theirs: dict[str, Any], one: dict[str, Any], other: dict[str, Any]) -> str:
+    """What may make the second faster or slower, other than luck."""
+    read = ours.get("bytes", 0) // (2 if ours.get("roof") == "inplace" else 1)
+    if other["source"].get("kind") == "published" and ours.get("roof") != "link":
+        if theirs["median_s"] < ours["median_s"] and read < one["device"].get("l2_bytes", 0):
+            return "its loop reads the same data again, from the L2"
+        if ours["median_s"] < theirs["median_s"] < _GRAPH_S:
+            return "the launch of a graph (about 4 us) is inside"
+    return "another kernel" if ours["owner"] != theirs["owner"] else "another run"
+
+
+def beyond(rows: list[dict[str, Any]], share: float) -> list[dict[str, Any]]:
+    """The rows whose times differ by more than a share of the first."""
+    return [row for row in rows if abs(row["ratio"] - 1) > share]
+
+
+def find_precision(name: str) -> dict[str, Any]:
+    """A precision study by name or path. Raises ProfileError naming what is wrong with it."""
+    known = paths("precision")
+    path = Path(name) if name.endswith(".toml") else known.get(name.lower())
+    if path is None:
+        raise ProfileError(f"no precision study called {name[:60]!r}; here are {', '.join(sorted(known)) or 'none'}")
+    document = load(path)
+    if document.get("schema") != PRECISION_SCHEMA or not isinstance(document.get("errors"), list):
+        raise ProfileError(f"{path}: not a precision study ({PRECISION_SCHEMA} with [[errors]])")
+    return document
 
 
 def _timed(sample: dict[str, Any]) -> bool:

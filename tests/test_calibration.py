@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from kvplan.calibration import compare, find_calibration
+from kvplan.calibration import beyond, compare, find_calibration, find_precision
 from kvplan.errors import ProfileError
+from kvplan_kernels.calibration import key
 
 GOOD = """
 schema = "kvplan.calibration/1"
@@ -72,3 +73,41 @@ def test_without_a_gpu_bench_says_what_helps(kvplan: Any) -> None:
         pytest.skip("this machine has a GPU")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
     assert "GPU" in done.stderr
+
+
+def test_the_bundled_files_of_one_card(kvplan_json: Any) -> None:
+    """Held-out shapes are other shapes; collectives name ranks and link; every error is within its tolerance."""
+    full, held, pair = (find_calibration(name) for name in ("h200", "h200-held-out", "h200-x2"))
+    shapes = [{key(sample) for sample in part["samples"] if sample["kernel"] not in ("move", "matmul")}
+              for part in (full, held)]  # fmt: skip
+    assert not shapes[0] & shapes[1]
+    assert sum(" kda_" in name or " mla_" in name for name in shapes[1]) >= 40
+    assert {sample["ranks"] for sample in pair["samples"]} == {2}
+    assert pair["device"]["link"].startswith("NV")
+    for document in (full, held, pair):
+        assert all(sample["error"] <= sample["tolerance"] for sample in document["samples"])
+    for document in (full, held):
+        assert (document["device"], document["versions"]) == (full["device"], full["versions"])
+
+
+def test_the_bundled_precision_study(kvplan_json: Any) -> None:
+    study = kvplan_json("calibrations", "precision")
+    error = {(e["gate"], e["path"], e["state"], e["tokens"]): e["state_error"] for e in study["errors"]}
+    assert {tokens for *_, tokens in error} == {1024 * 4**n for n in range(6)}
+    half_step = 2**-9  # bf16 keeps 8 bits: rounding to nearest moves a value by at most 2^-9 of it
+    for (_, path, state, _), value in error.items():
+        assert value < 1e-4 if (path, state) == ("decode", "fp32") else value < 0.1
+        assert value < half_step or path == "decode"
+    with pytest.raises(ProfileError, match="no precision study"):
+        find_precision("nothing")
+
+
+def test_two_owners_meet_only_when_asked(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.toml", tmp_path / "other.toml"
+    one.write_text(GOOD)
+    other.write_text(GOOD.replace('owner = "kvplan"', 'owner = "them"').replace("median_s = 0.5", "median_s = 0.6"))
+    documents = find_calibration(str(one)), find_calibration(str(other))
+    assert compare(*documents) == []
+    [row] = compare(*documents, any_owner=True)
+    assert (row["first_owner"], row["second_owner"], row["why"]) == ("kvplan", "them", "another kernel")
+    assert beyond([row], 0.1) == [row] and beyond([row], 0.3) == []

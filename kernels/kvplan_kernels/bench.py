@@ -5,12 +5,10 @@ measured is kept). Nothing is set on the card. `main` takes an argument list, so
 """
 
 import argparse
-import dataclasses
-import datetime
+import contextlib
 import importlib.util
 import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +16,16 @@ from typing import TYPE_CHECKING, Any
 from kvplan_kernels import calibration, table
 
 if TYPE_CHECKING:
-    from kvplan_kernels.case import Case
+    from kvplan_kernels.runner import Runner
+
+SUITES = {
+    "quick": "under 90 s",
+    "full": "under 8 minutes",
+    "held-out": "shapes that full leaves out, to test estimates with",
+    "peers": "other owners' kernels beside ours",
+    "collectives": "between GPUs, started with torchrun",
+    "precision": "fp32 against bf16 state over up to a million tokens; writes a study, not a calibration",
+}
 
 
 def data_directory() -> Path:
@@ -42,117 +49,67 @@ def no_device() -> str | None:
     return None
 
 
-class Runner:
-    """Runs cases one by one and keeps the document on disk up to date."""
-
-    def __init__(self, path: Path, document: dict[str, Any], limit_s: float) -> None:
-        self.path, self.document, self.limit_s = path, document, limit_s
-        self.notes: list[str] = []
-        self.failed = 0
-
-    def run(self, cases: "Sequence[Case]") -> None:
-        started, done = time.monotonic(), {calibration.key(s) for s in self.document["samples"]}
-        todo = [case for case in cases if case.key not in done]
-        for n, case in enumerate(todo):
-            if time.monotonic() - started > self.limit_s:
-                self.notes.append(f"{len(todo) - n} cases not run within {self.limit_s:.0f} s; --resume continues")
-                break
-            progress(n, len(todo), case.key, time.monotonic() - started)
-            self.one(case)
-        progress(len(todo), len(todo), "", time.monotonic() - started)
-
-    def one(self, case: "Case") -> None:
-        """Check, then time, then save; a shape that does not fit in memory is skipped and said."""
-        import torch
-        from triton.runtime.errors import OutOfResources
-
-        try:
-            sample = measured(case)
-        except (torch.OutOfMemoryError, OutOfResources) as error:
-            self.notes.append(f"skipped, {type(error).__name__}: {case.key}")
-            return
-        finally:
-            torch.cuda.empty_cache()
-        if "median_s" not in sample:
-            self.failed += 1
-            self.notes.append(f"NOT TIMED, error {sample['error']:.1e} above {sample['tolerance']:.0e}: {case.key}")
-            return
-        self.document["samples"].append(sample)
-        calibration.write(self.path, self.document)
-
-
-def measured(case: "Case") -> dict[str, Any]:
-    """The sample of a case; without times when the kernel failed its check."""
-    import torch
-
-    from kvplan_kernels import timing
-
-    work = case.prepare(torch.device("cuda"))
-    error = work.check()
-    sample: dict[str, Any] = {"owner": case.owner, "kernel": case.kernel, **case.shape}
-    if error <= work.tolerance:
-        time_calls = timing.measure if work.graph else timing.measure_eager
-        sample |= dataclasses.asdict(time_calls(work.calls))
-    sample |= {"bytes": work.traffic.bytes, "flops": work.traffic.flops, "roof": case.roof}
-    return sample | {"error": error, "tolerance": work.tolerance}
-
-
-def progress(done: int, total: int, what: str, seconds: float) -> None:
-    if sys.stderr.isatty():
-        bar = "#" * (24 * done // max(total, 1))
-        print(
-            f"\r[{bar:<24}] {done}/{total} {seconds:4.0f} s  {what[:60]:<60}",
-            end="" if what else "\n",
-            file=sys.stderr,
-            flush=True,
-        )
-
-
-def new_document(command: str) -> dict[str, Any]:
-    from kvplan_kernels import device
-
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    source = {"date": today, "command": command, "kind": "measured"}
-    return {
-        "device": device.describe(),
-        "versions": device.versions(),
-        "source": source,
-        "conditions": [],
-        "samples": [],
-    }
-
-
-def open_document(path: Path, command: str, resume: bool) -> dict[str, Any]:
-    """A new document, or the one at `path`, whose device and versions must be these."""
-    document = new_document(command)
-    if not (resume and path.exists()):
-        return document
-    old = calibration.read(path)
-    for part in ("device", "versions"):
-        if old[part] != document[part]:
-            raise ValueError(f"{path} was measured with another {part}: {old[part]}, here {document[part]}")
-    return {"conditions": [], "samples": [], **old, "source": {**old["source"], "resumed": command}}
+def default_path(device_name: str, suite: str, ranks: int = 1) -> Path:
+    """One file a GPU for what is fitted; held-out, collectives and precision beside it, each in its own."""
+    name = device_name.replace("NVIDIA ", "").replace(" ", "-").lower()
+    end = {"held-out": "-held-out", "peers": "-peers", "collectives": f"-x{ranks}"}.get(suite, "")
+    if suite == "precision":
+        return data_directory().parent / "precision" / f"{name}.toml"
+    return data_directory() / f"{name}{end}.toml"
 
 
 def run_bench(options: argparse.Namespace, command: str) -> int:
-    from kvplan_kernels import device, suites, timing
+    """One GPU, one process."""
+    from kvplan_kernels import device, runner, suites, timing
 
-    name = device.describe()["name"].replace("NVIDIA ", "").replace(" ", "-").lower()
-    path = options.out or data_directory() / f"{name}.toml"
-    document = open_document(path, command, options.resume)
-    runner, code = Runner(path, document, options.seconds or suites.SECONDS[options.suite]), 0
-    timing.warm_up()
+    path = options.out or default_path(device.describe()["name"], options.suite)
+    with calibration.only_writer(path):
+        document = runner.open_document(path, runner.new_document(command), options.resume)
+        run = runner.Runner(path, document, options.seconds or suites.SECONDS[options.suite])
+        timing.warm_up()
+        return finish(run, suites.cases(options.suite, options.only))
+
+
+def run_collectives(options: argparse.Namespace, command: str) -> int:
+    """One process a GPU; rank 0 alone reads, writes and prints."""
+    import torch
+
+    from kvplan_kernels import collectives, device, runner, timing
+
+    if why := collectives.not_ready(torch.cuda.device_count()):
+        raise ValueError(why)
+    with collectives.joined() as ranks:
+        path = options.out or default_path(device.describe()["name"], options.suite, ranks.count)
+        new = runner.new_document(command)
+        new["device"] |= collectives.link()
+        new["versions"] |= collectives.versions()
+        graph = timing.captures(ranks.align)
+        new["source"]["timing"] = "CUDA graph" if graph else "events"
+        with calibration.only_writer(path) if ranks.first else contextlib.nullcontext():
+            document = runner.open_document(path, new, options.resume) if ranks.first else new
+            run = runner.Runner(path, document, options.seconds or 300.0, ranks, writes=ranks.first)
+            timing.warm_up()
+            cases = collectives.cases(ranks.count, graph=graph)
+            return finish(run, [case for case in cases if options.only is None or options.only in case.kernel])
+
+
+def finish(run: "Runner", cases: Sequence[Any]) -> int:
+    """Run the cases, note the card's state around them, write and print."""
+    from kvplan_kernels import device
+
+    code, document = 0, run.document
     document["conditions"].append(device.conditions("start"))
     try:
-        runner.run(suites.cases(options.suite, options.only))
+        run.run(cases)
     except KeyboardInterrupt:
-        runner.notes.append("interrupted; --resume continues")
+        run.notes.append("interrupted; --resume continues")
         code = 130
     document["conditions"].append(device.conditions("end"))
-    calibration.write(path, document)
-    print(table.text(document["samples"]))
-    print(f"{len(document['samples'])} samples in {path}", *runner.notes, sep="\n", file=sys.stderr)
-    return code or (1 if runner.failed else 0)
+    if run.writes:
+        calibration.write(run.path, document)
+        print(table.text(document["samples"]))
+        print(f"{len(document['samples'])} samples in {run.path}", *run.notes, sep="\n", file=sys.stderr)
+    return code or (1 if run.failed else 0)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -162,23 +119,28 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True)
     bench = commands.add_parser("bench", help="measure a suite and write a calibration")
     bench.add_argument(
-        "--suite",
-        choices=("quick", "full", "peers"),
-        default="quick",
-        help="quick: under 90 s; full: under 8 minutes; peers: other owners' kernels beside ours",
+        "--suite", choices=tuple(SUITES), default="quick", help="; ".join(f"{k}: {v}" for k, v in SUITES.items())
     )
     bench.add_argument(
         "--only", metavar="NAME", help="kernels whose name contains NAME (the roofs are always measured)"
     )
-    bench.add_argument(
-        "--out", type=Path, metavar="PATH", help="the calibration to write; default: the user's data directory"
-    )
+    bench.add_argument("--out", type=Path, metavar="PATH", help="the file to write; default: the user's data directory")
     bench.add_argument("--resume", action="store_true", help="keep what PATH already holds and measure the rest")
     bench.add_argument("--seconds", type=float, help="start no case after so many seconds; default: the suite's limit")
-    report = commands.add_parser("report", help="write the table and plots of a calibration")
+    report = commands.add_parser("report", help="write the table and plots of a calibration or a precision study")
     report.add_argument("calibration", type=Path)
     report.add_argument("--out", type=Path, required=True, metavar="DIR")
     return top
+
+
+def run_suite(options: argparse.Namespace, command: str) -> int:
+    if options.suite == "collectives":
+        return run_collectives(options, command)
+    if options.suite == "precision":
+        from kvplan_kernels import device, precision
+
+        return precision.run(options.out or default_path(device.describe()["name"], "precision"), command)
+    return run_bench(options, command)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -196,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if why := no_device():
             print(why, file=sys.stderr)
             return 3
-        return run_bench(options, " ".join(["python -m kvplan_kernels", *arguments]))
+        return run_suite(options, " ".join(["python -m kvplan_kernels", *arguments]))
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2

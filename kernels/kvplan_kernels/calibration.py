@@ -6,16 +6,21 @@ schema = "kvplan.calibration/1"
 [source]   date, command
 [[conditions]] at ("start" or "end"), sm_clock_mhz, memory_clock_mhz, temperature_c, power_w
 [[samples]] owner, kernel, the shape's own keys, median_s, p10_s, p90_s, replays, bytes, flops, roof, error, tolerance
+
+Published times of others (kvplan's import) name their kernel in `source` and lack what was not published.
 """
 
+import contextlib
 import json
 import os
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 SCHEMA = "kvplan.calibration/1"
-MEASURED = ("median_s", "p10_s", "p90_s", "replays", "bytes", "flops", "roof", "error", "tolerance")
+PRECISION_SCHEMA = "kvplan.precision/1"  # device, versions, source, [study], [[errors]]: written by `precision`
+MEASURED = ("median_s", "p10_s", "p90_s", "replays", "bytes", "flops", "roof", "error", "tolerance", "source")
 Table = dict[str, Any]
 
 
@@ -35,27 +40,52 @@ def _lines(table: Table) -> list[str]:
     return [f"{name} = {_value(value)}" for name, value in table.items()]
 
 
-def dumps(document: Table) -> str:
-    lines = [f"schema = {_value(SCHEMA)}"]
-    for name in ("device", "versions", "source"):
-        lines += ["", f"[{name}]", *_lines(document[name])]
-    for name in ("conditions", "samples"):
-        for table in document.get(name, []):
-            lines += ["", f"[[{name}]]", *_lines(table)]
+def dumps(document: Table, schema: str = SCHEMA) -> str:
+    """Tables, and lists of tables, in the document's order."""
+    lines = [f"schema = {_value(schema)}"]
+    for name, part in document.items():
+        if name == "schema":
+            continue
+        for table in [part] if isinstance(part, dict) else part:
+            lines += ["", f"[{name}]" if isinstance(part, dict) else f"[[{name}]]", *_lines(table)]
     return "\n".join(lines) + "\n"
 
 
-def write(path: Path, document: Table) -> None:
+def write(path: Path, document: Table, schema: str = SCHEMA) -> None:
     """Replace the file at once, so that an interruption leaves the old one or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(dumps(document), encoding="utf-8")
+    part.write_text(dumps(document, schema), encoding="utf-8")
     os.replace(part, path)
 
 
-def read(path: Path) -> Table:
-    """Raises ValueError for anything but this schema."""
-    document = tomllib.loads(path.read_text(encoding="utf-8"))
-    if document.get("schema") != SCHEMA:
-        raise ValueError(f"{path}: schema {document.get('schema')!r}, expected {SCHEMA!r}")
+def read(path: Path, *schemas: str) -> Table:
+    """Raises ValueError for anything but a calibration, or one of `schemas` where they are given."""
+    document, expected = tomllib.loads(path.read_text(encoding="utf-8")), schemas or (SCHEMA,)
+    if document.get("schema") not in expected:
+        raise ValueError(f"{path}: schema {document.get('schema')!r}, expected {' or '.join(expected)}")
     return document
+
+
+@contextlib.contextmanager
+def only_writer(path: Path) -> Iterator[None]:
+    """Hold PATH for one bench at a time; ValueError while another has it. The lock goes with its process."""
+    import fcntl
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.with_name(f".{path.name}.lock")
+    with lock.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.stat(lock)  # gone if its last holder finished after we opened it
+        except OSError:
+            file.seek(0)
+            holder = file.read().strip() or "unknown"
+            raise ValueError(f"{path}: another bench (process {holder}) is writing it; give --out PATH") from None
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)

@@ -86,9 +86,12 @@ def _move_work(shape: Shape, device: torch.device) -> Work:
     return Work(calls, check, Traffic(moved, 0), 1e-3)
 
 
+SNAPSHOT = 56_171_520  # bytes of one rank's states of Kimi K3 at TP 8
+
+
 def _host_work(shape: Shape, device: torch.device) -> Work:
     """One pinned object to the device or back, whole or in pieces of 2 MiB; timed eagerly."""
-    size, piece = int(shape["bytes"]), int(shape["piece"])
+    size, piece = SNAPSHOT, int(shape["piece"])
     host = torch.randint(0, 255, (size,), dtype=torch.uint8).pin_memory()
     card = torch.randint(0, 255, (size,), dtype=torch.uint8, device=device)
     source, target = (host, card) if shape["how"] == "to_device" else (card, host)
@@ -136,10 +139,15 @@ def _matmul_work(shape: Shape, device: torch.device) -> Work:
     return Work([lambda: torch.matmul(a, b, out=out)], check, Traffic(6 * n * n, 2 * n**3), 1e-2)
 
 
+# (rows, columns) of Kimi K3: router, projections of one of 16 or 8 ranks, dense layer, head over 8, experts' latent
+MORE_WEIGHTS = ((896, 7168), (2304, 7168), (4608, 7168), (8448, 7168), (20480, 7168), (3584, 7168), (7168, 1536))
+
+
 def cases(suite: str) -> list[Case]:
     """The roofs come first: later shares are shares of them."""
 
     def case(kernel: str, work: Callable[[Shape, torch.device], Work], roof: str, **shape: int | str) -> Case:
+        """A kernel of this file."""
         owner = "torch" if kernel in ("matmul", "host_copy") else "kvplan"
         return Case(kernel, shape, partial(work, shape), roof, owner)
 
@@ -151,15 +159,16 @@ def cases(suite: str) -> list[Case]:
         for n in ((4, 16, 64, 256) if full else (16,))
         for how in ("inplace", "read")
     ]
-    snapshot = 56_171_520  # one rank's states of Kimi K3 at TP 8
     for how in ("to_device", "to_host"):
-        result += [case("host_copy", _host_work, "host", how=how, bytes=snapshot, piece=n) for n in (snapshot, 2 << 20)]
+        result += [case("host_copy", _host_work, "host", how=how, piece=n) for n in (SNAPSHOT, 2 << 20)]
     result += [
         case("weights", _gemv_work, "read", positions=1, experts=1, rows=n, columns=k)
-        for n, k in ((16384, 7168), (2048, 7168))
+        for n, k in ((16384, 7168), (2048, 7168), *(MORE_WEIGHTS if full else ()))
     ]
     if full:
         result += [
-            case("experts", _gemv_work, "read", positions=n, experts=64, rows=4096, columns=7168) for n in (1, 8, 32)
+            case("experts", _gemv_work, "read", positions=n, experts=e, rows=rows, columns=columns)
+            for e, rows, columns in ((64, 4096, 7168), (112, 6144, 3584), (112, 3584, 3072))
+            for n in (1, 2, 8, 32, *((e,) if e > 64 else ()))
         ]
     return result

@@ -1,6 +1,7 @@
 """What the bench notes about the GPU and its state. It reads; it sets nothing."""
 
 import platform
+import re
 import subprocess
 from typing import Any
 
@@ -31,6 +32,24 @@ def describe() -> dict[str, Any]:
         "multiprocessors": properties.multi_processor_count,
         "l2_bytes": properties.L2_cache_size,
     }
+
+
+def link() -> str:
+    """What joins this node's first two GPUs in the driver's own words (NV18: 18 NVLinks; PIX, NODE, SYS: PCIe)."""
+    try:
+        answer = subprocess.run(["nvidia-smi", "topo", "-m"], capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return link_in(answer.stdout)
+
+
+def link_in(topology: str) -> str:
+    """The cell of the row GPU0 under the column GPU1 of `nvidia-smi topo -m`."""
+    for line in re.sub(r"\x1b\[[0-9;]*m", "", topology).splitlines():
+        cells = line.split()
+        if len(cells) > 2 and cells[:2] == ["GPU0", "X"]:
+            return cells[2]
+    return "unknown"
 
 
 def versions() -> dict[str, str]:

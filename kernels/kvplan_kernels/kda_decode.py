@@ -160,14 +160,18 @@ def _work(shape: Shape, device: torch.device) -> Work:
     return Work([partial(call, p) for p in pools], check, work, 1e-2)
 
 
+def case(**shape: int | str) -> Case:
+    return Case("kda_decode", shape, partial(_work, shape), "inplace")
+
+
 def cases(suite: str) -> list[Case]:
     """Heads of a rank: Kimi K3 (96) and Kimi Linear (32) at TP 1 to 16."""
     if suite == "full":
-        heads, batches = [96, 48, 24, 12, 6, 32, 16, 4, 2], [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+        heads, batches = [96, 48, 24, 12, 6, 32, 16, 8, 4, 2], [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
     else:
         heads, batches = [96, 12], [1, 8, 64, 256]
     shapes: list[Shape] = [
         {"heads": h, "batch": n, "state": s, "layout": "vk"} for s in ("fp32", "bf16") for h in heads for n in batches
     ]
     shapes += [{"heads": 96, "batch": n, "state": "fp32", "layout": "kv"} for n in ((1, 64) if suite == "full" else ())]
-    return [Case("kda_decode", s, partial(_work, s), "inplace") for s in shapes]
+    return [case(**s) for s in shapes]

@@ -178,6 +178,10 @@ def _work(shape: Shape, device: torch.device) -> Work:
     return Work([call], check, traffic(N * T, H, K, V, N, len(wanted)), 1e-2)
 
 
+def case(**shape: int | str) -> Case:
+    return Case("kda_prefill", shape, partial(_work, shape), "matmul")
+
+
 def cases(suite: str) -> list[Case]:
     """Prompts of 1K to 128K tokens on the heads of a rank; both gates; snapshots; several sequences at once."""
 
@@ -188,6 +192,9 @@ def cases(suite: str) -> list[Case]:
     shapes += [shape(h, 8192, every=1536) for h in (96, 12)]
     if suite == "full":
         shapes += [shape(h, t) for h in (96, 12) for t in (1024, 2048, 4096, 16384, 32768, 65536, 131072)]
-        shapes += [shape(h, 8192) for h in (48, 24, 6, 32, 16, 4)]
-        shapes += [shape(h, 1024, sequences=n) for h in (96, 12) for n in (8, 32)]
-    return [Case("kda_prefill", s, partial(_work, s), "matmul") for s in shapes]
+        shapes += [shape(h, t) for h in (48, 24, 6, 32, 16, 8, 4, 2) for t in (1024, 4096, 8192, 32768)]
+        shapes += [shape(h, 1024, sequences=n) for h in (96, 32, 12, 4) for n in (2, 8, 32)]
+        shapes += [
+            shape(h, t, sequences=n) for h in (96, 32, 12, 4) for n, t in ((4, 8192), (4, 2048), (2, 8192), (8, 4096))
+        ]
+    return [case(**s) for s in shapes]

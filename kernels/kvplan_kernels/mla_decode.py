@@ -9,7 +9,9 @@ The cache is [pages, PAGE, 576], a token's 512 latent values before its 64 rotar
 The sequences are cut into items of about equal length (`schedule`); `_split` does one item for a block of rows, and
 `_combine` joins the parts of the sequences that were cut. `_split` has three forms: rows on the left of the matrix
 product with pointers (few rows, much work: two programs a multiprocessor), the same with TMA (64 rows), and TMA with
-the tokens on the left, so that few rows are not padded to 64 (few rows, little work).
+the tokens on the left, so that few rows are not padded to 64 (few rows, little work). On Hopper `mla_decode_gluon`
+takes the place of all three for bf16, but for the first. An fp8 cache has forms of its own: `mla_decode_fp8` and, on
+Hopper, `mla_decode_fp8_gluon`.
 """
 
 from collections.abc import Sequence
@@ -20,6 +22,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from kvplan_kernels import mla_decode_fp8
 from kvplan_kernels.case import Case, Shape, Traffic, Work, buffers_for, relative_error, tensor
 from kvplan_kernels.mla_schedule import Schedule, schedule
 
@@ -70,7 +73,7 @@ def _split(
     begin, end, part = tl.load(item_begin + item), tl.load(item_end + item), tl.load(item_part + item).to(tl.int64)
     length = tl.load(lengths + seq)
     pages = table + seq * stride_table
-    DTYPE: tl.constexpr = tl.bfloat16 if cache.dtype.element_ty == tl.bfloat16 else tl.float16
+    DTYPE: tl.constexpr = cache.dtype.element_ty
     r = row0 + tl.program_id(0) * R + tl.arange(0, R)
     limit = length - (ROWS // H - 1) + r // H
     c, x, t = tl.arange(0, 512), tl.arange(0, 64), tl.arange(0, N)
@@ -152,18 +155,32 @@ def mla_decode(
     if page % TILE:
         raise ValueError(f"pages of {page} tokens: {TILE} or a multiple is needed")
     out = torch.empty(B, Q, H, LATENT, dtype=q.dtype, device=q.device) if out is None else out
-    flat = cache.view(-1, LATENT + ROPE)
+    flat, kernel, fp8 = cache.view(-1, LATENT + ROPE), _split, cache.dtype == torch.float8_e4m3fn
+    if any(fp8 != one.form.FP8 for one in plan):
+        raise ValueError(f"the plan was not made for a cache of {cache.dtype}: schedule(…, fp8={fp8})")
+    if fp8:
+        flat, kernel = flat.view(torch.int16), mla_decode_fp8.split
     for form, seq, begin, end, part, first_part, parts, most in plan if B else ():
         lse = torch.empty(parts, rows, dtype=torch.float32, device=q.device)
         part_out = torch.empty(parts, rows, LATENT, dtype=torch.float32, device=q.device)
-        maps = [TensorDescriptor.from_tensor(flat, [form.N, n]) if form.TMA else None for n in (LATENT, ROPE)]
+        widths = [n * flat.shape[1] // (LATENT + ROPE) for n in (LATENT, ROPE)]
+        maps = [TensorDescriptor.from_tensor(flat, [form.N, n]) if form.TMA else None for n in widths]
         blocks = -(-(form.row1 - form.row0) // form.R)
-        _split[(blocks, seq.numel())](
-            q, cache, *maps, table, lengths, seq, begin, end, part, part_out, lse, out, form.row0, form.row1,
-            table.stride(0), scale * kv_scale * 1.4426950408889634, kv_scale, ROWS=rows, H=H, R=form.R, N=form.N,
-            PAGE=page, SWAP=form.SWAP, TMA=form.TMA, STAGES=form.STAGES,
-            num_stages=form.STAGES, num_warps=form.num_warps,
-        )  # fmt: skip
+        if form.GLUON:
+            from kvplan_kernels import mla_decode_fp8_gluon, mla_decode_gluon  # no form asks for what Gluon here lacks
+
+            module = mla_decode_gluon if kernel is _split else mla_decode_fp8_gluon
+            module.launch(
+                q, flat, table, lengths, (seq, begin, end, part), (part_out, lse), out, (form.row0, form.row1),
+                scale=scale * kv_scale * 1.4426950408889634, kv_scale=kv_scale, page=page,
+            )  # fmt: skip
+        else:
+            kernel[(blocks, seq.numel())](
+                q, flat, *maps, table, lengths, seq, begin, end, part, part_out, lse, out, form.row0, form.row1,
+                table.stride(0), scale * kv_scale * 1.4426950408889634, kv_scale, ROWS=rows, H=H, R=form.R, N=form.N,
+                PAGE=page, SWAP=form.SWAP, TMA=form.TMA, STAGES=form.STAGES,
+                num_stages=form.STAGES, num_warps=form.num_warps,
+            )  # fmt: skip
         if parts:
             kept, ours = form.row1 - form.row0, slice(form.row0, None)
             wide = LATENT if kept * B > 512 else LATENT // 4  # few rows are spread over more programs
@@ -225,8 +242,12 @@ def _work(shape: Shape, device: torch.device) -> Work:
     return Work(calls, check, traffic([length] * B, Q, H, dtype.itemsize), 1e-2)
 
 
+def case(**shape: int | str) -> Case:
+    return Case("mla_decode", shape, partial(_work, shape), "read")
+
+
 def cases(suite: str) -> list[Case]:
-    """Heads of a rank at TP 1 to 8, contexts 4K to 1M, bf16 and fp8 latent, one and four query tokens."""
+    """Heads of a rank at TP 1 to 16, contexts 4K to 1M, bf16 and fp8 latent, one and four query tokens."""
 
     def shape(heads: int, batch: int, context: int, cache: str = "bf16", tokens: int = 1) -> Shape:
         return {"heads": heads, "batch": batch, "context": context, "cache": cache, "query_tokens": tokens}
@@ -250,5 +271,10 @@ def cases(suite: str) -> list[Case]:
             (512, 4096),
         ]
         shapes += [shape(h, *n) for h in (12, 96) for n in more]
-        shapes += [shape(h, 1, n) for h in (16, 96) for n in (4096, 16384, 65536) if (h, n) != (96, 65536)]
-    return [Case("mla_decode", s, partial(_work, s), "read") for s in shapes]
+        shapes += [shape(h, 1, n) for h in (16, 96) for n in (4096, 16384, 65536)]
+        grid = [(b, n) for b in (1, 4, 16, 64, 256) for n in (4096, 16384, 65536, 262144, 1048576) if b * n <= 1 << 24]
+        shapes += [shape(h, *n) for h in (12, 24, 32, 48, 64, 96) for n in grid]
+        few = [(1, 4096), (1, 65536), (1, 1048576), (16, 4096), (16, 65536), (64, 16384), (256, 16384), (16, 1048576)]
+        shapes += [shape(h, *n) for h in (4, 128) for n in few]
+        shapes += [shape(h, *n, "fp8") for h in (12, 32, 96) for n in few]
+    return [case(**s) for s in {tuple(s.values()): s for s in shapes}.values()]

@@ -1,11 +1,12 @@
 """Which form of the MLA decode kernel serves a batch, and how its sequences are cut into items of work."""
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import NamedTuple
 
 import torch
+import triton
 
 
 class Form(NamedTuple):
@@ -20,17 +21,31 @@ class Form(NamedTuple):
     num_warps: int
     STAGES: int
     resident: int
+    GLUON: bool = False  # `mla_decode_gluon` or, for fp8, `mla_decode_fp8_gluon` instead, which fix N and the rest
+    FP8: bool = False  # for a cache of fp8; a form serves one type of cache
 
 
-def forms(rows: int, sequences: int, tokens: int, fp8: bool = False) -> list[Form]:
+@cache
+def has_gluon(device: torch.device) -> bool:
+    """Whether Gluon kernels run there: a Hopper GPU, Triton 3.6 or later, not the interpreter."""
+    recent = tuple(int(n) for n in triton.__version__.split(".")[:2]) >= (3, 6)
+    if not recent or triton.knobs.runtime.interpret or device.type != "cuda" or torch.version.hip:
+        return False
+    return torch.cuda.get_device_capability(device)[0] == 9
+
+
+def forms(rows: int, sequences: int, tokens: int, fp8: bool = False, gluon: bool = False) -> list[Form]:
     """Which forms serve `rows` rows of so many sequences with `tokens` cached tokens in all."""
     if fp8:
-        block = 16 if rows <= 16 else 32 if rows <= 32 else 64
-        return [
-            Form(0, rows, block, 32, False, True, 4, 3, 2)
-            if block < 64
-            else Form(0, rows, 64, 64, False, True, 8, 2, 1)
-        ]
+        block = 16 if rows <= 16 else 32
+        if not gluon:
+            return [Form(0, rows, block, 64, False, False, 4, 3, 2, FP8=True)]
+        form, spare = Form(0, rows, block, 64, True, True, 4, 2, 2, GLUON=True, FP8=True), rows % 32
+        if rows > 32 and 0 < spare <= 16 and tokens > 1_000_000:
+            return [form._replace(row1=rows - spare), form._replace(row0=rows - spare, R=16)]
+        return [form]
+    if gluon and (rows > 16 or tokens < 1_500_000):  # beyond, two small programs a multiprocessor read faster
+        return [Form(0, rows, 64, 64, False, True, 4, 2, 1, GLUON=True)]
     much = tokens > 300_000 or (tokens >= 60_000 and sequences >= 4)
     if rows <= 32:
         block = 16 if rows <= 16 else 32
@@ -82,7 +97,7 @@ def schedule(
 ) -> list[Schedule]:
     """Cut every sequence for each form that serves `rows` rows (query tokens x heads)."""
     result = []
-    for form in chosen or forms(rows, len(lengths), sum(lengths), fp8):
+    for form in chosen or forms(rows, len(lengths), sum(lengths), fp8, has_gluon(torch.device(device))):
         programs = -(-(form.row1 - form.row0) // form.R)
         size = split_length(lengths, programs, multiprocessors * form.resident)
         items, first = [], [0]

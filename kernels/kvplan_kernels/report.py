@@ -1,4 +1,4 @@
-"""`python -m kvplan_kernels report CALIBRATION --out DIR`: the table, and three plots where matplotlib is."""
+"""`python -m kvplan_kernels report FILE --out DIR`: the table of a calibration or a precision study, and plots."""
 
 import importlib.util
 from pathlib import Path
@@ -7,16 +7,18 @@ from typing import Any
 from kvplan_kernels import calibration, table
 
 Samples = list[dict[str, Any]]
+COLOURS = 10  # of matplotlib's cycle; lines beyond them are dashed
+
+
+def _head(document: dict[str, Any], title: str) -> list[str]:
+    device, versions, source = document["device"], document["versions"], document["source"]
+    parts = [f"`{source['command']}`", source["date"], f"driver {device['driver']}"]
+    parts += [f"{k} {device[k]}" for k in ("link", "gpus_per_node", "nodes") if k in device]
+    return [f"# {device['name']}: {title}", "", ", ".join([*parts, *(f"{k} {v}" for k, v in versions.items())]) + "."]
 
 
 def markdown(document: dict[str, Any]) -> str:
-    device, versions, source = document["device"], document["versions"], document["source"]
-    lines = [f"# {device['name']}: kernels measured", ""]
-    lines.append(
-        f"`{source['command']}`, {source['date']}, driver {device['driver']}, "
-        + ", ".join(f"{k} {v}" for k, v in versions.items())
-        + "."
-    )
+    lines = _head(document, "kernels measured")
     for state in document.get("conditions", []):
         values = ", ".join(f"{k} {v:g}" for k, v in state.items() if k != "at")
         lines.append(f"At the {state['at']}: {values}.")
@@ -25,7 +27,39 @@ def markdown(document: dict[str, Any]) -> str:
         "Share of the roof: the least time that this card's own measured roofs allow, over the time measured.",
         "",
     ]
-    return "\n".join([*lines, table.markdown(document["samples"]), ""])
+    samples = document["samples"]
+    if any(s["roof"] == "link" for s in samples):
+        lines += ["Bytes are those that a rank must send (the bus bandwidth of nccl-tests); the roof is the best.", ""]
+    return "\n".join([*lines, table.markdown(table.HEAD, table.rows(samples)), ""])
+
+
+PRECISION = """
+Relative error ||x - exact|| / ||x|| of the output of the last {window_tokens:,} tokens and of the state, against the
+recurrence in fp64 on the same bf16 inputs; {heads} heads of {head_dim}. A bf16 state is rounded to nearest even where
+it is stored: after every token in decode, after every call of {prefill_call_tokens:,} tokens in prefill (inside a call
+it stays in fp32). Gates: fast decays by about e^-3 a token; slow has half its channels at about e^-0.001; still has
+half at about e^-0.00001 and weak writes. Inputs are independent normal data. Each cell: output / state.
+"""
+
+
+def precision_markdown(document: dict[str, Any]) -> str:
+    lines = _head(document, "accuracy of a bf16 recurrent state")
+    body = table.markdown(*table.precision(document["errors"]))
+    return "\n".join([*lines, PRECISION.format(**document["study"]), body, ""])
+
+
+def write_precision(document: dict[str, Any], out: Path) -> int:
+    """precision.md and, with matplotlib, precision.png: error of the state against tokens."""
+    (out / "precision.md").write_text(precision_markdown(document), encoding="utf-8")
+    if importlib.util.find_spec("matplotlib") is not None:
+        lines: dict[str, list[tuple[float, float]]] = {}
+        for e in document["errors"]:
+            name = f"{e['gate']} gate, {e['path']}, {e['state']}"
+            lines.setdefault(name, []).append((e["tokens"], e["state_error"]))
+        title = f"{document['device']['name']}: error of the recurrent state"
+        _draw(out / "precision.png", lines, title, "tokens", "relative error", log=True)
+    print(f"precision.md in {out}")
+    return 0
 
 
 def _series(
@@ -42,7 +76,13 @@ def _series(
 
 
 def _draw(
-    path: Path, lines: dict[str, list[tuple[float, float]]], title: str, x: str, y: str, mark: str = "o-"
+    path: Path,
+    lines: dict[str, list[tuple[float, float]]],
+    title: str,
+    x: str,
+    y: str,
+    mark: str = "o-",
+    log: bool = False,
 ) -> None:
     import matplotlib
 
@@ -50,16 +90,26 @@ def _draw(
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(8, 5))
-    for name, points in lines.items():
-        axes.plot(*zip(*points, strict=True), "k-" if name == "roof" else mark, label=name, markersize=4)
+    for n, (name, points) in enumerate(lines.items()):
+        style = "k-" if name == "roof" else mark if n < COLOURS or mark == "." else "s--"
+        axes.plot(*zip(*points, strict=True), style, label=name, markersize=4)
     axes.set(xscale="log", title=title, xlabel=x, ylabel=y)
-    if "us" in y or "TFLOP" in y:
+    if log or "us" in y or "TFLOP" in y:
         axes.set_yscale("log")
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
+
+
+def _collectives(samples: Samples) -> dict[str, list[tuple[float, float]]]:
+    """(bytes a rank sends, us), one line a collective and number of ranks."""
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for s in samples:
+        if s["roof"] == "link":
+            lines.setdefault(f"{s['kernel']}, {s['ranks']} ranks", []).append((s["bytes"], s["median_s"] * 1e6))
+    return {name: sorted(points) for name, points in lines.items()}
 
 
 def _roofline(samples: Samples) -> dict[str, list[tuple[float, float]]]:
@@ -78,10 +128,12 @@ def _roofline(samples: Samples) -> dict[str, list[tuple[float, float]]]:
 
 
 def write(path: Path, out: Path) -> int:
-    """Write table.md and, with matplotlib, roofline.png, bandwidth.png and context.png to `out`."""
-    document = calibration.read(path)
-    samples, name = document["samples"], document["device"]["name"]
+    """Write table.md and, with matplotlib, a plot of each kind that the samples allow, to `out`."""
+    document = calibration.read(path, calibration.SCHEMA, calibration.PRECISION_SCHEMA)
     out.mkdir(parents=True, exist_ok=True)
+    if document["schema"] == calibration.PRECISION_SCHEMA:
+        return write_precision(document, out)
+    samples, name = document["samples"], document["device"]["name"]
     (out / "table.md").write_text(markdown(document), encoding="utf-8")
     if importlib.util.find_spec("matplotlib") is None:
         print(f"{out / 'table.md'} written; no plots, since matplotlib is not installed")
@@ -93,6 +145,7 @@ def write(path: Path, out: Path) -> int:
         "roofline": (_roofline(samples), "roofline", "FLOP a byte", "TFLOP/s", "."),
         "bandwidth": (decode, "KDA decode", "sequences", "GB/s", "o-"),
         "context": (context, "MLA decode, one sequence", "tokens of context", "time, us", "o-"),
+        "collectives": (_collectives(samples), "collectives", "bytes a rank sends", "time, us", "o-"),
     }
     for plot, (lines, title, x, y, mark) in plots.items():
         if lines:

@@ -77,8 +77,11 @@ def _work(shape: Shape, device: torch.device) -> Work:
     return Work([partial(conv_step, x, weight, p, slots, out) for p in pools], check, work, 1e-2)
 
 
+def case(**shape: int | str) -> Case:
+    return Case("short_conv", shape, partial(_work, shape), "inplace")
+
+
 def cases(suite: str) -> list[Case]:
     """q, k and v of a rank together: 3 x 128 channels a head, width 4."""
-    heads, batches = ((96, 12, 32, 4), (1, 16, 64, 256)) if suite == "full" else ((12,), (1, 64))
-    shapes: list[Shape] = [{"heads": h, "batch": n} for h in heads for n in batches]
-    return [Case("short_conv", s, partial(_work, s), "inplace") for s in shapes]
+    heads, batches = ((96, 24, 12, 32, 4), (1, 4, 16, 64, 256, 512)) if suite == "full" else ((12,), (1, 64))
+    return [case(heads=h, batch=n) for h in heads for n in batches]

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -20,6 +21,21 @@ class Timing:
     replays: int
 
 
+class Alone:
+    """What `measure` asks of the processes that measure together; here there is one. `collectives.Ranks` is several."""
+
+    def align(self) -> None:
+        """Start the next replay together."""
+
+    def slowest(self, times: Sequence[float]) -> list[float]:
+        """Per entry, the largest of all processes."""
+        return list(times)
+
+    def agree(self, value: Any) -> Any:
+        """The first process's value, for all."""
+        return value
+
+
 def quantile(values: Sequence[float], share: float) -> float:
     """Linear interpolation between the sorted values."""
     ordered = sorted(values)
@@ -32,17 +48,39 @@ def summary(times: Sequence[float]) -> Timing:
     return Timing(quantile(times, 0.5), quantile(times, 0.1), quantile(times, 0.9), len(times))
 
 
+def replayable(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+    """A CUDA graph of the calls, in order; they run once before it is captured."""
+    for call in calls:
+        call()
+    torch.cuda.synchronize()
+    return _capture(calls, 1).replay  # type: ignore[no-any-return]
+
+
+def captures(call: Callable[[], object]) -> bool:
+    """Whether a CUDA graph takes this call; a library may refuse."""
+    call()
+    torch.cuda.synchronize()
+    try:
+        _capture([call], 1).replay()
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return False
+    return True
+
+
 def _capture(calls: Sequence[Callable[[], object]], rounds: int) -> torch.cuda.CUDAGraph:
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):  # NCCL's own thread goes on querying events
         for _ in range(rounds):
             for call in calls:
                 call()
     return graph
 
 
-def _replay(run: Callable[[], object]) -> float:
+def _replay(run: Callable[[], object], ranks: Alone | None = None) -> float:
     start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    if ranks:
+        ranks.align()
     start.record()
     run()
     stop.record()
@@ -58,31 +96,45 @@ def warm_up(seconds: float = 0.5) -> None:
         torch.cuda.synchronize()
 
 
-def measure(calls: Sequence[Callable[[], object]], seconds: float = 0.2, least: int = 7, most: int = 40) -> Timing:
+def measure(
+    calls: Sequence[Callable[[], object]],
+    seconds: float = 0.2,
+    least: int = 7,
+    most: int = 40,
+    ranks: Alone | None = None,
+) -> Timing:
     """Median over `least` to `most` replays, as many as `seconds` hold; each replay runs all calls back to back.
 
-    The gaps between graph nodes are inside the figure, as they are in a serving step.
+    The gaps between graph nodes are inside the figure, as they are in a serving step. Several ranks replay together,
+    and a replay's time is that of the slowest.
     """
+    ranks = ranks or Alone()
     for call in (calls[0], calls[-1], calls[0]):
         call()
     torch.cuda.synchronize()
     graph = _capture(calls, 1)
     _replay(graph.replay)
-    once = min(_replay(graph.replay) for _ in range(2))
+    once = ranks.slowest([min(_replay(graph.replay, ranks) for _ in range(2))])[0]
     rounds = max(1, min(math.ceil(GRAPH_SECONDS / once), MOST_NODES // len(calls)))
     if rounds > 1:
         graph = _capture(calls, rounds)
         _replay(graph.replay)
     replays = max(least, min(most, int(seconds / (once * rounds))))
-    return summary([_replay(graph.replay) / (rounds * len(calls)) for _ in range(replays)])
+    times = ranks.slowest([_replay(graph.replay, ranks) for _ in range(replays)])
+    return summary([t / (rounds * len(calls)) for t in times])
 
 
 def measure_eager(
-    calls: Sequence[Callable[[], object]], seconds: float = 0.2, least: int = 7, most: int = 40
+    calls: Sequence[Callable[[], object]],
+    seconds: float = 0.2,
+    least: int = 7,
+    most: int = 40,
+    ranks: Alone | None = None,
 ) -> Timing:
     """The same with events around each eager call, for work that a graph changes: a captured copy is slower."""
+    ranks = ranks or Alone()
     for call in calls:
         call()
-    once = _replay(calls[0])
+    once = ranks.slowest([_replay(calls[0], ranks)])[0]
     replays = max(least, min(most, int(seconds / once)))
-    return summary([_replay(calls[n % len(calls)]) for n in range(replays)])
+    return summary(ranks.slowest([_replay(calls[n % len(calls)], ranks) for n in range(replays)]))

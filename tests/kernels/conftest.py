@@ -17,7 +17,9 @@ if READY:
     if not torch.cuda.is_available():
         os.environ.setdefault("TRITON_INTERPRET", "1")  # read when triton is imported
     if find_spec("kvplan_kernels") is None:
-        sys.path.insert(0, str(Path(__file__).parents[2] / "kernels"))
+        home = str(Path(__file__).parents[2] / "kernels")
+        sys.path.insert(0, home)
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     import triton.language as tl
     from triton.runtime import interpreter
 

@@ -1,6 +1,10 @@
 """The bench without a GPU: what it writes, resumes, skips and says."""
 
+import functools
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="kernel tests need torch (its CPU build will do) and triton")
 from kvplan_kernels import bench, calibration, report, suites, table, timing  # noqa: E402
+from kvplan_kernels import runner as running  # noqa: E402
 from kvplan_kernels.case import Case, Traffic, Work  # noqa: E402
 
 
@@ -51,6 +56,13 @@ def test_the_table_shares_the_measured_roofs() -> None:
     assert table.text(document()["samples"]).count("\n") == len(document()["samples"])
 
 
+def test_held_out_shapes_are_not_in_the_suite_they_test() -> None:
+    full = {case.key for case in suites.cases("full")[suites.ROOFS :]}
+    held = suites.cases("held-out")[suites.ROOFS :]
+    assert not full & {case.key for case in held}
+    assert sum(case.kernel.startswith(("kda", "mla")) for case in held) >= 40
+
+
 def test_cases_and_samples_have_the_same_key() -> None:
     cases = suites.cases("full")
     assert len({case.key for case in cases}) == len(cases)
@@ -74,12 +86,12 @@ def fake(name: str, error: float | Exception) -> Case:
 
 
 @pytest.fixture
-def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bench.Runner:
-    monkeypatch.setattr(timing, "measure", lambda calls: timing.summary([1.0, 2.0, 3.0]))
-    return bench.Runner(tmp_path / "a.toml", {**document(), "samples": []}, 60.0)
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> running.Runner:
+    monkeypatch.setattr(timing, "measure", lambda calls, ranks: timing.summary([1.0, 2.0, 3.0]))
+    return running.Runner(tmp_path / "a.toml", {**document(), "samples": []}, 60.0)
 
 
-def test_a_kernel_that_fails_its_check_is_not_timed(runner: bench.Runner) -> None:
+def test_a_kernel_that_fails_its_check_is_not_timed(runner: running.Runner) -> None:
     runner.run(
         [fake("good", 1e-3), fake("wrong", 0.5), fake("nan", float("nan")), fake("big", torch.OutOfMemoryError())]
     )
@@ -88,17 +100,69 @@ def test_a_kernel_that_fails_its_check_is_not_timed(runner: bench.Runner) -> Non
     assert any("out of memory" in note.lower() or "OutOfMemory" in note for note in runner.notes)
 
 
-def test_resume_measures_only_the_rest(runner: bench.Runner) -> None:
+def test_what_a_library_refuses_is_said_and_the_rest_goes_on(runner: running.Runner) -> None:
+    runner.run([fake("odd", RuntimeError("no such shape\nand more")), fake("good", 1e-3)])
+    assert [s["kernel"] for s in runner.document["samples"]] == ["good"]
+    assert runner.failed == 1
+    assert "no such shape" in runner.notes[0] and "\n" not in runner.notes[0]
+
+
+def test_an_owner_that_does_not_import_is_skipped_and_said(runner: running.Runner) -> None:
+    runner.run([fake("theirs", ImportError("needs another torch")), fake("good", 1e-3)])
+    assert [s["kernel"] for s in runner.document["samples"]] == ["good"]
+    assert runner.failed == 0
+    assert "does not import (needs another torch)" in runner.notes[0]
+
+
+def test_resume_measures_only_the_rest(runner: running.Runner) -> None:
     runner.run([fake("one", 1e-3)])
     runner.run([fake("one", RuntimeError("measured twice")), fake("two", 1e-3)])
     assert [s["kernel"] for s in runner.document["samples"]] == ["one", "two"]
 
 
-def test_the_time_limit_leaves_the_rest_for_resume(runner: bench.Runner) -> None:
+def test_the_time_limit_leaves_the_rest_for_resume(runner: running.Runner) -> None:
     runner.limit_s = -1.0
     runner.run([fake("one", 1e-3)])
     assert runner.document["samples"] == []
     assert "--resume" in runner.notes[0]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from kvplan_kernels import calibration
+path = Path(sys.argv[1])
+try:
+    with calibration.only_writer(path):
+        print("writing", flush=True)
+        sys.stdin.readline()
+        calibration.write(path, {"source": {"command": "", "date": ""}})
+except ValueError as error:
+    sys.exit(str(error))
+"""
+
+
+def test_one_bench_at_a_time_writes_a_file(tmp_path: Path) -> None:
+    path, environment = tmp_path / "a.toml", {**os.environ, "PYTHONPATH": str(Path(bench.__file__).parents[1])}
+    start = functools.partial(
+        subprocess.Popen, [sys.executable, "-c", WRITER, str(path)], env=environment, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    first = start()
+    assert first.stdout and first.stdout.readline() == "writing\n"
+    second = start()
+    _, why = second.communicate()
+    assert second.returncode == 1 and f"process {first.pid}" in why
+    first.communicate("\n")
+    assert first.returncode == 0 and calibration.read(path)["source"]["command"] == ""
+    killed = start()
+    assert killed.stdout and killed.stdout.readline() == "writing\n"
+    killed.kill()
+    killed.communicate()
+    last = start()
+    last.communicate("\n")
+    assert last.returncode == 0
+    assert [p.name for p in tmp_path.iterdir()] == ["a.toml"]
 
 
 def test_no_device_is_exit_3_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,8 +47,15 @@ def test_a_page_of_the_latent_cache(dtype):
     expected = sum(part.bytes(64) for part in Mla(512, 64).stored(Dtypes(kv=dtype)))
     cache = tensor((1, 64, 576), 0, HERE, torch.float32).to(TYPES[dtype])
     lengths = torch.tensor([64], dtype=torch.int32)
-    plan = mla_schedule.schedule([64], 12, 4, HERE)
+    plan = mla_schedule.schedule([64], 12, 4, HERE, fp8=dtype == "fp8")
     table = torch.zeros(1, 1, dtype=torch.int32)
     out = mla_decode.mla_decode(tensor((1, 1, 12, 576), 1, HERE), cache, table, lengths, plan, scale=192**-0.5)
     assert out.isfinite().all()
     assert cache.nbytes == expected
+
+
+def test_a_plan_for_another_type_of_cache_is_refused():
+    cache, lengths = tensor((1, 64, 576), 0, HERE), torch.tensor([64], dtype=torch.int32)
+    plan = mla_schedule.schedule([64], 12, 4, HERE, fp8=True)
+    with pytest.raises(ValueError, match="not made for a cache of"):
+        mla_decode.mla_decode(tensor((1, 1, 12, 576), 1, HERE), cache, torch.zeros(1, 1), lengths, plan, scale=1.0)

@@ -1,0 +1,1 @@
+"""Kernel times that others measured and published, as calibrations labelled as theirs."""

@@ -1,37 +1,21 @@
 """How many sequences fit: one deployment, evaluated through one engine's rules."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 
 from kvplan.deployment import Deployment, Fleet, make_fleet
 from kvplan.document import Capacity
 from kvplan.dtypes import Dtypes
+from kvplan.engines import engine_for, engine_names, find_engine
 from kvplan.engines.base import Allocation, Engine, Share
-from kvplan.errors import ConfigError, SourceError, UsageError
+from kvplan.errors import ConfigError, SourceError
 from kvplan.gpu import Gpu
 from kvplan.model import Model
 from kvplan.placement import check_layout, stage_layers
 from kvplan.pool import Pool, given_pool, measured_pool
-from kvplan.registry import module_names
 from kvplan.weights import WeightReport, weigh
 
-
-def engine_names() -> list[str]:
-    """Every engine whose rules are modelled: the modules of kvplan.engines, their contract aside."""
-    return [name for name in module_names("kvplan.engines") if name != "base"]
-
-
-def find_engine(name: str) -> Engine:
-    """An engine by name; raises UsageError naming those that are modelled."""
-    if name not in engine_names():
-        raise UsageError(f"--engine {name[:60]!r} is not modelled; use one of {', '.join(engine_names())}")
-    engine: Engine = import_module(f"kvplan.engines.{name}").ENGINE
-    return engine
-
-
-def engine_for(deployment: Deployment, with_gpu: bool) -> Engine:
-    """The engine asked for; else vLLM's rules once a GPU is named."""
-    return find_engine(deployment.engine or ("vllm" if with_gpu else "ideal"))
+__all__ = ["Evaluation", "engine_for", "engine_names", "evaluate", "find_engine", "place"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +41,18 @@ def evaluate(
 
     `weights` are those of the same layout, where they have been worked out before.
     """
+    placed = place(model, deployment, gpu, weights)
+    if placed.pool is None or placed.share is None or placed.fleet is None:
+        return placed
+    allocation, capacity = _count(placed.engine, placed.share, placed.pool, deployment, contexts, placed.fleet)
+    if deployment.max_tpot_ms is not None or deployment.max_ttft_s is not None:
+        timed = import_module("kvplan.latency.limits")  # only then: estimates without time stay as quick as they are
+        capacity = timed.limited(model, deployment, gpu, capacity)
+    return replace(placed, allocation=allocation, capacity=capacity)
+
+
+def place(model: Model, deployment: Deployment, gpu: Gpu | None, weights: WeightReport | None = None) -> Evaluation:
+    """The deployment as far as its pool, with nothing counted yet."""
     memory = deployment.gpu_memory or (gpu.engine_memory_bytes if gpu else None)
     with_pool = memory is not None or deployment.kv_cache_memory is not None
     engine = engine_for(deployment, with_pool)
@@ -75,8 +71,7 @@ def evaluate(
         pool = measured_pool(pool, engine.name, engine.rules_version, model.name, fleet.layout.tp, deployment)
     else:
         return Evaluation(engine, dtypes, deployment, fleet, share, weights)
-    allocation, capacity = _count(engine, share, pool, deployment, contexts, fleet)
-    return Evaluation(engine, dtypes, deployment, fleet, share, weights, pool, allocation, capacity)
+    return Evaluation(engine, dtypes, deployment, fleet, share, weights, pool)
 
 
 def _weigh(engine: Engine, model: Model, deployment: Deployment, fleet: Fleet, needed: bool) -> WeightReport | None:

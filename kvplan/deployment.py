@@ -167,6 +167,18 @@ class Deployment(BaseModel):
     max_tokens: Tokens | None = None
     """TensorRT-LLM's kv_cache_config.max_tokens."""
 
+    calibration: str | None = None
+    """Measured kernel times by name or path, several with commas; "auto" takes the nearest at hand,
+    "datasheet" none."""
+    max_tpot_ms: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    max_ttft_s: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    new_tokens: Tokens | None = None
+    """Tokens that a resumed session adds to what it has."""
+    other_kernels_per_layer: Annotated[int, Field(ge=0, le=1000)] | None = None
+    """Kernels of a layer beside those that a calibration measures."""
+    gemm_efficiency: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of the matrix roof that products of unmeasured shapes or formats reach."""
+
     def with_flags(self, **flags: Any) -> "Deployment":
         """The same deployment with some flags changed, checked again."""
         return make_deployment(**(self.model_dump(exclude_unset=True) | flags))

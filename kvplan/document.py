@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-Binds = Literal["kv", "state", "window", "slots", "weights", "max_num_seqs", "max_running_requests", "tpot"]
+Binds = Literal["kv", "state", "window", "slots", "weights", "max_num_seqs", "max_running_requests", "tpot", "ttft"]
 
 
 ENGINE_FIGURES = (
@@ -146,6 +146,79 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Ends:
+    """A time or rate between two ends. `value` is None where there are bounds alone, which have no middle."""
+
+    value: float | None
+    low: float
+    high: float
+    how: Literal["exact", "measured", "fitted", "published", "datasheet", "assumed", "bounds"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """One decode step of `sequences` sequences of this length on one replica."""
+
+    context_tokens: int
+    sequences: int
+    tpot_ms: Ends
+    tokens_per_s_each: Ends
+    tokens_per_s_per_gpu: Ends
+
+
+@dataclass(frozen=True, slots=True)
+class FirstToken:
+    """Seconds to the first token of one session of this length, alone on one replica."""
+
+    context_tokens: int
+    replay_tokens: int
+    """Of a resumed session: what follows its last snapshot."""
+    new_tokens: int
+    cold_s: Ends
+    resumed_s: Ends
+    reloaded_s: Ends | None
+    """Cache and state from the host first; None where the GPU's profile has no link to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TermTime:
+    """One kind of kernel in a step or prefill, all its calls on one rank together."""
+
+    name: str
+    calls: int
+    bytes: int
+    flops: int
+    seconds: Ends
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimeCrossings:
+    reads_equal_state_tokens: int | None
+    """The smallest context whose cache reads are at least the state's read and write; None where there is none."""
+    reads_equal_state_tokens_per_rank: int | None
+    reload_context_tokens: int
+    reload_bytes_per_s: Ends
+    """The rate from which reloading a session of that length beats computing it again, over all ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds from a calibration. `basis`: of this GPU, scaled from one of its architecture, or bounds alone."""
+
+    calibration: str
+    basis: Literal["measured", "scaled", "bounds"]
+    says: str
+    decode: list[StepTime]
+    first_token: list[FirstToken]
+    decode_terms: list[TermTime]
+    """The last row of `decode`."""
+    prefill_terms: list[TermTime]
+    """A cold prefill of the longest context."""
+    crossings: TimeCrossings
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything that `kvplan estimate` knows; every table is a view of it."""
 
@@ -163,6 +236,8 @@ class Plan:
     run: str | None
     """The engine's command for the deployment, with the flags of the last suggestion."""
     ledger: list[LedgerLine]
+    latency: Times | None = None
+    """None without --calibration or a limit on time."""
     schema_: Literal["kvplan.plan/1"] = "kvplan.plan/1"
 
     def to_dict(self) -> dict[str, Any]:

@@ -56,6 +56,12 @@ def step_flops(model: Model, tokens: int) -> StepFlops:
     return StepFlops(linear=2 * _passed(model), **found)
 
 
+def attention_flops(layer: Layer, heads: int, tokens: int, index_heads: int = 0) -> int | None:
+    """Operations of one layer's attention and index for one token over `tokens`; None where the kind is not counted."""
+    count = _COUNTS.get(type(layer))
+    return None if count is None else sum(count(layer, heads, index_heads, tokens).values())
+
+
 def _passed(model: Model) -> int:
     """Elements of the matrices that one token is multiplied with."""
     assert model.weights is not None
@@ -71,6 +77,12 @@ def _elements(weight: Weight, model: Model, tied: bool) -> int:
     if weight.role == "expert":
         return weight.params * model.experts_per_token // model.num_experts
     return weight.params
+
+
+def index_heads(model: Model) -> int:
+    """Heads of the sparse indexer; 0 where there is none."""
+    blocks = model.weights.blocks if model.weights else ()
+    return max((_index_heads(weights) for weights in dict.fromkeys(blocks)), default=0)
 
 
 def _index_heads(weights: tuple[Weight, ...]) -> int:

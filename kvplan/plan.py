@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from importlib import import_module
 from typing import Any, Literal
 
 from kvplan import __version__
@@ -22,6 +23,7 @@ from kvplan.document import (
     PoolBreakdown,
     PoolPart,
     Sequence,
+    Times,
     Try,
     Verdict,
 )
@@ -60,15 +62,16 @@ def plan(model: str | Model, *, notes: Iterable[Assumption] = (), **flags: Any) 
     """
     read, deployment, gpu, contexts = settle(model, **flags)
     now = evaluate(read, deployment, gpu, contexts)
-    baseline = _baseline(read, deployment)
+    baseline = baseline_of(read, deployment)
     whole = _whole(read, baseline, now)
     tries, best = suggest(read, deployment, gpu, contexts, now) if now.capacity else ([], now)
     stages = _stages(baseline, now)
     ranks = [_fullest(stages, deployment, tokens) for tokens in contexts]
+    latency, timed = _latency(read, now, gpu, contexts)
     return Plan(
         kvplan_version=__version__,
         inputs=inputs(read, deployment, contexts, gpu, now),
-        assumptions=[*notes, *assumptions(read, deployment, baseline, now)],
+        assumptions=[*notes, *assumptions(read, deployment, baseline, now), *timed],
         model=_model_part(read, deployment, now),
         per_sequence=[_sequence(whole, baseline, deployment, now, tokens) for tokens in contexts],
         crossings=_crossings(whole, ranks[-1]),
@@ -79,6 +82,7 @@ def plan(model: str | Model, *, notes: Iterable[Assumption] = (), **flags: Any) 
         verdict=_verdict(now, tries) if now.capacity else None,
         run=_run(read, best, contexts[-1]),
         ledger=_ledger(whole, deployment, now, contexts),
+        latency=latency,
     )
 
 
@@ -120,11 +124,25 @@ def _gpu(deployment: Deployment) -> tuple[Gpu | None, Deployment]:
     return gpu, deployment.with_flags(gpu=f"{gpu.name}:{count or deployment.gpus or here}")
 
 
-def _baseline(model: Model, deployment: Deployment) -> Baseline | None:
+def baseline_of(model: Model, deployment: Deployment) -> Baseline | None:
+    """What --baseline names, by default the model's own full attention; None where there is nothing to compare."""
     name = deployment.baseline
     if name is None or name in BASELINES or name.startswith("ratio:"):
         return make_baseline(model, name)
     return baseline_of_model(resolve(name))
+
+
+def _latency(
+    model: Model, now: Evaluation, gpu: Gpu | None, contexts: list[int]
+) -> tuple[Times | None, list[Assumption]]:
+    """The plan's times and what they rest on; nothing where no flag asks for them."""
+    asked = (now.deployment.calibration, now.deployment.max_tpot_ms, now.deployment.max_ttft_s)
+    if all(flag is None for flag in asked):
+        return None, []
+    part: tuple[Times, list[Assumption]] = import_module("kvplan.latency.part").time_part(
+        model, now.deployment, gpu, contexts, now.capacity
+    )
+    return part
 
 
 def _whole(model: Model, baseline: Baseline | None, now: Evaluation) -> _Sides:

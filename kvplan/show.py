@@ -5,7 +5,9 @@ from typing import Any
 
 from kvplan.document import Assumption, Capacity, Plan, PoolPart, Sequence, Verdict
 from kvplan.errors import NO, TOO_CLOSE, YES, UsageError
+from kvplan.profiles import paths
 from kvplan.tables import WIDTH, Table, print_csv, print_json, print_markdown, print_text
+from kvplan.times import term_tables, time_lines, time_tables
 from kvplan.units import format_gb, format_gib, format_short, format_tokens
 
 _EXIT = {"yes": YES, "no": NO, "close": TOO_CLOSE}
@@ -88,7 +90,7 @@ def _facts(plan: Plan) -> list[str]:
     lines.append(f"BYTES      {_rate(last)}")
     if plan.per_rank is not None:
         lines.append(f"PER RANK   {_rate(plan.per_rank.sequences[-1])}")
-    lines += _crossing_lines(plan)
+    lines += _crossing_lines(plan) + time_lines(plan)
     if plan.model.weights_bytes:
         lines.append(
             f"WEIGHTS    {format_gib(plan.model.weights_bytes)} ({format_gb(plan.model.weights_bytes)}), "
@@ -98,13 +100,13 @@ def _facts(plan: Plan) -> list[str]:
     if assumed:
         lines.append(f"ASSUMED    {'; '.join(assumed)}")
     if plan.verdict is not None:
-        lines.append(f"UNKNOWN    {_unknown(plan)}")
+        lines.append(f"UNKNOWN    {unknown(plan)}")
     if plan.run is not None:
         lines.append(f"RUN        {plan.run}")
     return lines
 
 
-def _unknown(plan: Plan) -> str:
+def unknown(plan: Plan) -> str:
     """What these figures cannot say."""
     tried = " ".join(attempt.flags for attempt in plan.verdict.try_) if plan.verdict else ""
     narrow = sorted({name for name in ("fp8", "nvfp4", "int8") if name in f"{tried} {plan.inputs['kv_cache_dtype']}"})
@@ -112,7 +114,15 @@ def _unknown(plan: Plan) -> str:
     if "--mamba-ssm-dtype" in tried:
         quality.append("quality with a narrower state")
     kept = [] if any(row.snapshot_bytes for row in plan.per_sequence) else ["snapshots kept for prefix reuse"]
-    return "; ".join(["speed", *quality, *(kept if plan.per_sequence[-1].state_bytes else [])])
+    return "; ".join([*_speed(plan), *quality, *(kept if plan.per_sequence[-1].state_bytes else [])])
+
+
+def _speed(plan: Plan) -> list[str]:
+    """Speed is unknown without a calibration, and where there are bounds alone."""
+    if plan.latency is not None:
+        return ["speed beyond the bounds below"] if plan.latency.basis == "bounds" else []
+    name = plan.inputs["gpu"]
+    return [f"speed (--calibration {name} tells it)" if name in paths("calibration") else "speed"]
 
 
 def _assumed(item: Assumption) -> str:
@@ -175,6 +185,7 @@ def _crossing_lines(plan: Plan) -> list[str]:
 
 def _tables(plan: Plan) -> list[Table]:
     tables = _capacity_tables(plan, 0, len(plan.capacity)) if plan.capacity else []
+    tables += time_tables(plan)
     tables.append(_bytes_table("BYTES OF ONE SEQUENCE, whole model", plan.per_sequence))
     if plan.per_rank is not None and max(plan.per_rank.layout[axis] for axis in ("tp", "pp", "dcp")) > 1:
         tables.append(_bytes_table("BYTES OF ONE SEQUENCE, one rank", plan.per_rank.sequences))
@@ -259,6 +270,7 @@ def _explained(plan: Plan) -> list[Table]:
     tables = [
         Table("LEDGER of one sequence", ("context", "owner", "tensor", "bytes", "= arithmetic"), cache),
         Table("LEDGER of the weights", ("owner", "format", "bytes", "= arithmetic"), weights),
+        *term_tables(plan),
         Table("RESTS ON", ("name", "value", "kind", "source"), notes),
     ]
     return [table for table in tables if table.rows]

@@ -20,14 +20,14 @@ from kvplan.profiles import profiles_root
 from kvplan.sources import resolve
 
 EXACT, OTHER, NOT = "reproduced exactly", "reproduced on another basis", "not reproduced"
-MEASURE, OUT = "needs measurement", "out of scope"
+MEASURE, OUT, RANGE = "needs measurement", "out of scope", "reproduced in range"
 BF16 = "bf16 state, no convolution tail"
 STORED = "fp32 state and convolution tail, as engines store them by default"
 
 VERDICTS = {
     "state-bf16": OTHER, "all-mla-128k": EXACT, "k3-128k": OTHER, "all-mla-1m": EXACT, "k3-1m": OTHER,
     "k3-1m-other": OTHER, "snapshots-50": OTHER, "state-54mb": OTHER, "mla-27kb": OTHER, "up-to-75": NOT,
-    "crossover": EXACT, "dcp-12m": OTHER, "dcp-8x": OTHER, "decode-6.3x": MEASURE, "decode-4k": MEASURE,
+    "crossover": EXACT, "dcp-12m": OTHER, "dcp-8x": OTHER, "decode-6.3x": NOT, "decode-4k": RANGE,
     "mla-90": NOT, "v4-10": OTHER, "v4-98": OTHER, "v4-flops": OTHER, "csa-hca": EXACT, "experts": OTHER,
     "linear-8x": OTHER, "eight-blackwell": OTHER, "ratio": OUT, "async-rare": MEASURE, "fp8-fp4": EXACT,
     "benchmarks": OUT, "perplexity": OUT, "scaling-2.5x": OUT, "compute-1.16x": OUT, "rl-divergence": OUT,
@@ -63,7 +63,7 @@ SHARES = {
     ("snapshots-50", "as engines store it, with fp8 KV on both sides", "saving"): ("31", "%"),
     ("up-to-75", "Kimi Linear: 1 - 7/27, the limit of long contexts", "limit"): ("74.1", "%"),
     ("up-to-75", "Kimi K3: 1 - 24/93, the limit of long contexts", "limit"): ("74.2", "%"),
-    ("decode-6.3x", "one H200, vLLM", "reads_bound"): ("3.86", "x"),
+    ("decode-6.3x", "one H200, vLLM, the largest batch that fits each", "reads_bound"): ("3.86", "x"),
     ("mla-90", "K3, against MHA of its 96 heads of 128", "saving"): ("97.7", "%"),
     ("mla-90", "K3, against GQA with 8 groups of 128", "saving"): ("71.9", "%"),
     ("v4-10", "fp8 records, FP4 index keys in V4", "pro"): ("10.5", "%"),
@@ -190,6 +190,29 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, name: str, old: str
         judge(name, parse_claim(path))
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_an_altered_speed_no_longer_has_the_verdict_that_is_expected(tmp_path: Path) -> None:
+    """3.4 at 1M and 2.3 at 128K lie in the intervals of one H200, so the altered claim would be reproduced."""
+    home = altered(tmp_path, "decode-6.3x", 'value = "6.3"', 'value = "3.4"')
+    path = home / "claims" / "decode-6.3x.toml"
+    path.write_text(path.read_text(encoding="utf-8").replace('value = "3.98"', 'value = "2.3"'), encoding="utf-8")
+    done = run(home, "check", "decode-6.3x", "--json")
+    assert done.returncode == 1, done.stderr
+    judged = json.loads(done.stdout)["claims"][0]
+    assert (judged["verdict"], judged["as_expected"]) == ("reproduced in range", False)
+
+
+def test_a_speed_is_an_interval_and_says_what_comes_from_bytes_and_what_from_the_batch(checked: Any) -> None:
+    claim = next(claim for claim in checked["claims"] if claim["name"] == "decode-6.3x")
+    for basis in claim["bases"]:
+        for length in ("1M", "128K"):
+            whole, from_bytes, from_batch = (
+                basis["figures"][f"{name}_{length}"] for name in ("at", "from_bytes_at", "from_batch_at")
+            )
+            assert whole["low"] < whole["value"] < whole["high"] < 6.25
+            assert from_bytes["value"] * from_batch["value"] == pytest.approx(whole["value"], rel=1e-6)
+            assert from_bytes["value"] < 27 / 7
 
 
 def test_an_unknown_claim_names_the_nearest(tmp_path: Path) -> None:

@@ -5,9 +5,12 @@ from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
 
-from kvplan.claims.quantities import QUANTITIES, Asked, NeedsMeasurement
+from kvplan.claims.quantities import QUANTITIES, Asked, NeedsMeasurement, Quantity
 from kvplan.claims.schema import UNITS, Basis, Claim, Figure, Outcome, Printed, Sort
 from kvplan.errors import KvplanError, ProfileError
+from kvplan.interval import Interval
+
+_Ends = tuple[Fraction, Fraction]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,8 @@ class Computed:
     """The plan's inputs, resolved; empty where no plan was made."""
     arithmetic: list[dict[str, Any]]
     """The plan's lines at this length, with the formulas."""
+    ends: _Ends | None = None
+    """Low and high, where the figure is an interval."""
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -35,6 +40,7 @@ class Computed:
             "times": _number(self.times), "complement": self.complement,
             "over": self.over.to_dict() if self.over else None,
             "sort": self.sort, "value": _number(self.value), "needs": self.needs or None,
+            "low": _number(self.ends[0]) if self.ends else None, "high": _number(self.ends[1]) if self.ends else None,
             "inputs": self.inputs, "arithmetic": self.arithmetic,
         }  # fmt: skip
 
@@ -68,6 +74,11 @@ class BasisResult:
     def settled(self) -> bool:
         """Nothing that is still to be measured could change whether the basis agrees."""
         return any(one.computed is not None and not one.agrees for one in self.comparisons)
+
+    @property
+    def ranged(self) -> bool:
+        """Some printed figure is compared with an interval."""
+        return any(self.figures[one.name].ends is not None for one in self.comparisons)
 
     @property
     def worst(self) -> Comparison:
@@ -121,14 +132,17 @@ def judge(name: str, claim: Claim) -> Judged:
         return Judged(name, claim, "out of scope", None, claim.out_of_scope, bases)
     for number, result in enumerate(bases):
         if result.agrees:
-            outcome: Outcome = "reproduced on another basis" if number else "reproduced exactly"
+            plain: Outcome = "reproduced in range" if result.ranged else "reproduced exactly"
+            outcome: Outcome = "reproduced on another basis" if number else plain
             return Judged(name, claim, outcome, result.name, result.name, bases)
     settled = [result for result in bases if result.settled]
     if len(settled) < len(bases):
         return Judged(name, claim, "needs measurement", None, _needs(bases), bases)
     nearest = min(settled, key=lambda result: abs(result.worst.deviation or 0))
     worst = nearest.worst
-    detail = f"{worst.gap} at the nearest: {nearest.name}"
+    ranged = nearest.figures[worst.name].ends is not None
+    said = f"{worst.name} {worst.computed}, {worst.gap}" if ranged else worst.gap
+    detail = f"{said} at the nearest: {nearest.name}"
     return Judged(name, claim, "not reproduced", nearest.name, detail, bases)
 
 
@@ -154,15 +168,9 @@ def _compute(spec: Figure) -> Computed:
         raise ProfileError(f"quantity {spec.quantity!r} is not known; for example {near}")
     asked = Asked(spec.model or "", spec.flags, spec.arguments)
     over = None if spec.over is None else _compute(spec.over.under(_ground(spec)))
-    times, value, needs = Fraction(spec.times), None, ""
+    value, ends, needs = None, None, ""
     try:
-        value = Fraction(quantity.compute(asked)) * times
-        if over is not None:
-            if over.value == 0:
-                raise ProfileError(f"{spec.quantity} is over nothing: {over.quantity} is 0")
-            value = None if over.value is None else value / over.value
-        if spec.complement and value is not None:
-            value = 1 - value
+        value, ends = _evaluate(quantity, asked, spec, over)
     except NeedsMeasurement as error:
         needs = str(error)
     else:
@@ -178,14 +186,43 @@ def _compute(spec: Figure) -> Computed:
         sort="share" if over is not None else quantity.sort,
         value=value,
         needs=needs,
-        times=times,
+        times=Fraction(spec.times),
         complement=spec.complement,
         over=over,
         inputs=dict(plan.inputs) if plan else {},
         arithmetic=[
             {"owner": line.owner, "name": line.name, "bytes": line.bytes, "formula": line.formula} for line in lines
         ],
+        ends=ends,
     )
+
+
+def _evaluate(
+    quantity: Quantity, asked: Asked, spec: Figure, over: Computed | None
+) -> tuple[Fraction | None, _Ends | None]:
+    """A figure and, where it rests on measured times, its ends. Raises NeedsMeasurement."""
+    found, times, ends = quantity.compute(asked), Fraction(spec.times), None
+    if isinstance(found, Interval):
+        ends, found = (Fraction(found.low) * times, Fraction(found.high) * times), Fraction(found.value)
+    value: Fraction | None = Fraction(found) * times
+    if over is not None:
+        if over.value == 0:
+            raise ProfileError(f"{spec.quantity} is over nothing: {over.quantity} is 0")
+        value, ends = _over(Fraction(found) * times, ends, over)
+    if spec.complement and value is not None:
+        value, ends = 1 - value, ends and (1 - ends[1], 1 - ends[0])
+    return value, ends
+
+
+def _over(value: Fraction, ends: _Ends | None, over: Computed) -> tuple[Fraction | None, _Ends | None]:
+    """A fraction and its ends; the figure below the bar may be an interval as well."""
+    if over.value is None:
+        return None, None
+    if ends is None and over.ends is None:
+        return value / over.value, None
+    low, high = ends or (value, value)
+    least, most = over.ends or (over.value, over.value)
+    return value / over.value, (low / most, high / least)
 
 
 def _ground(spec: Figure) -> Figure:
@@ -204,17 +241,25 @@ def _compare(printed: Printed, figure: Computed, unit: str) -> Comparison:
     places = len(printed.value.partition(".")[2])
     difference = value - target
     half = Fraction(1, 2 * 10**places)
-    agrees = {"equal": abs(difference) <= half, "at least": difference >= 0, "at most": difference <= 0}
+    low, high = (end / Fraction(scale) for end in figure.ends) if figure.ends else (value, value)
+    agrees = {"equal": low - half <= target <= high + half, "at least": high >= target, "at most": low <= target}
     return Comparison(
         name=printed.name,
         printed=printed.value,
         relation=printed.relation,
         unit=unit,
-        computed=f"{float(value):,.{places}f}",
+        computed=_spelled(value, (low, high) if figure.ends else None, places),
         gap=_gap(value, target, unit),
         deviation=float(difference / target) if target else float(difference),
         agrees=agrees[printed.relation],
     )
+
+
+def _spelled(value: Fraction, ends: tuple[Fraction, Fraction] | None, places: int) -> str:
+    if ends is None:
+        return f"{float(value):,.{places}f}"
+    digits = max(places, 1)
+    return f"{float(value):,.{digits}f} ({float(ends[0]):,.{digits}f}-{float(ends[1]):,.{digits}f})"
 
 
 def _gap(value: Fraction, target: Fraction, unit: str) -> str:

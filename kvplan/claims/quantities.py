@@ -8,11 +8,13 @@ from typing import Any
 
 from kvplan.baseline import make_baseline
 from kvplan.claims.schema import Flags, Sort
+from kvplan.claims.speed import batch_gain, decode_speedup
 from kvplan.deployment import Layout
 from kvplan.document import Plan, Sequence
 from kvplan.dtypes import Dtypes
 from kvplan.errors import ProfileError
 from kvplan.flops import step_flops
+from kvplan.interval import Interval
 from kvplan.layers.base import Layer
 from kvplan.layers.full import Full
 from kvplan.layers.mla import Mla
@@ -76,7 +78,8 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Quantity:
     sort: Sort
-    compute: Callable[[Asked], Fraction | int]
+    compute: Callable[[Asked], Fraction | int | Interval]
+    """An Interval where the figure rests on measured times."""
 
 
 @cache
@@ -277,6 +280,7 @@ QUANTITIES: dict[str, Quantity] = {
     "residual_bytes": Quantity("bytes", _residual_bytes),
     "step_flops": Quantity("count", _step),
     "given": Quantity("count", lambda asked: asked.number("value")),
-    "decode_speedup": Quantity("share", _measured("decode latency of both models, calibrated on one GPU")),
+    "decode_speedup": Quantity("share", decode_speedup),
+    "batch_gain": Quantity("share", batch_gain),
     "async_subagents": Quantity("count", _measured("a trace of agents, which kvplan does not ship")),
 }

@@ -13,11 +13,13 @@ KIND = "claims"
 
 Outcome = Literal[
     "reproduced exactly",
+    "reproduced in range",
     "reproduced on another basis",
     "not reproduced",
     "needs measurement",
     "out of scope",
 ]
+"""`in range`: the printed figure lies in the interval that measured times give, on the plain reading."""
 Sort = Literal["bytes", "tokens", "share", "count"]
 """What a figure is; a ratio of two figures is a share."""
 

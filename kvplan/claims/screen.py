@@ -56,7 +56,8 @@ def _head(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _verdict(judged: Judged) -> str:
-    said = judged.verdict if judged.verdict == "reproduced exactly" else f"{judged.verdict}: {judged.detail}"
+    plain = judged.verdict in ("reproduced exactly", "reproduced in range")
+    said = judged.verdict if plain else f"{judged.verdict}: {judged.detail}"
     if judged.as_expected:
         return said
     expected = judged.claim.expected
@@ -87,6 +88,9 @@ def _basis_table(result: BasisResult) -> Table:
 def _value(figure: Computed) -> str:
     if figure.value is None:
         return "?"
+    if figure.ends is not None:
+        low, high = (float(end) for end in figure.ends)
+        return f"{float(figure.value):,.2f} x ({low:,.2f}-{high:,.2f})"
     if figure.sort == "share":
         share = float(figure.value)
         return f"{share:,.2f} x" if share >= 2 else f"{100 * share:.2f} %"

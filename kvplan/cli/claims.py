@@ -48,3 +48,43 @@ def check_command(
     judged = [judge(name, claim) for name, claim in claims.items()]
     show_check(judged, json, list(claims))
     raise typer.Exit(YES if all(one.as_expected for one in judged) else NO)
+
+
+@app.command("report")
+def report_command(
+    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE.pdf", help="The PDF; the JSON lies beside it.")],
+    names: Annotated[
+        list[str] | None, typer.Argument(autocompletion=complete.claims, help="These alone; every claim by default.")
+    ] = None,
+    png: Annotated[str | None, typer.Option(metavar="DIR", help="One picture a page too.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the JSON too.")] = False,
+) -> None:
+    """Every claim judged, on paper: a PDF, and a JSON with every number in it."""
+    from pathlib import Path
+
+    from kvplan.claims import find_claim, list_claims
+    from kvplan.pages import claims_report, write_report
+    from kvplan.pages._screen import progress_line, say_written, typed
+
+    claims = {name.lower(): find_claim(name) for name in names} if names else list_claims()
+    with progress_line() as progress:
+        report = claims_report(claims, command=typed(), progress=progress)
+        paths = write_report(report, Path(out), Path(png) if png else None, progress)
+    say_written(report, paths, as_json=json)
+
+
+@app.command("saving")
+def saving_command(
+    models: Annotated[
+        list[str] | None, typer.Argument(autocompletion=complete.models, help="kimi-k3, kimi-linear and qwen3-next.")
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option(autocompletion=complete.gpus, help="NAME:COUNT; the fewest H200 that hold the model.")
+    ] = None,
+    calibration: Annotated[str, typer.Option(help="A name, a .toml, or auto for the nearest.")] = "auto",
+    json: Json = False,
+) -> None:
+    """What hybrids save and gain at each length: at 8K, memory that you were not short of."""
+    from kvplan.claims.saving import HARDWARE, show_savings
+
+    show_savings(models or list(HARDWARE), gpu, calibration, as_json=json)

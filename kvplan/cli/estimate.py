@@ -190,6 +190,19 @@ def command(
     tokens_per_block: Annotated[int | None, typer.Option(help="TensorRT-LLM: tokens per block.")] = None,
     max_batch_size: Annotated[int | None, typer.Option(help="TensorRT-LLM: sequences at once.")] = None,
     max_tokens: Annotated[str | None, typer.Option(help="TensorRT-LLM: kv_cache_config.max_tokens.")] = None,
+    calibration: Annotated[
+        str | None, typer.Option(help="Times from measured kernels: a name, a .toml, auto (the nearest) or datasheet.")
+    ] = None,
+    max_tpot_ms: Annotated[float | None, typer.Option(help="Longest time per output token.")] = None,
+    max_ttft_s: Annotated[float | None, typer.Option(help="Longest time to the first token of a cold session.")] = None,
+    new_tokens: Annotated[str | None, typer.Option(help="Tokens that a resumed session adds.")] = None,
+    other_kernels_per_layer: Annotated[int | None, typer.Option(help="Kernels that no calibration measures.")] = None,
+    gemm_efficiency: Annotated[
+        float | None, typer.Option(help="Share of the matrix roof that products reach where none was measured.")
+    ] = None,
+    deployment: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A TOML file that says these flags, as `kvplan init` writes one.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Comma-separated rows.")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Markdown tables.")] = False,

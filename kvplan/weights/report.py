@@ -83,6 +83,19 @@ def weigh(
     return report if weights_bytes is None else _scaled(report, weights_bytes)
 
 
+def stage_parts(model: Model, layout: Layout, *, quantization: str | None = None) -> tuple[list[list[Part]], bool]:
+    """The decoder's parts by pipeline stage, and whether the embedding is the head as well.
+
+    Raises SourceError where only a total is known. Multi-token prediction and other modalities are left out.
+    """
+    parts, _, _, _ = _parts(model, quantization, given=False)
+    if not parts:
+        raise SourceError(f"{model.name}: time needs the weights' shapes ({model.weights_missing or 'none are known'})")
+    served = [part for part in parts if part.place != MTP and part.role != "vision"]
+    tied = not any(part.role == "head" for part in served)
+    return stages(served, len(model.blocks), layout.pp, tied=tied), tied
+
+
 def _parts(model: Model, quantization: str | None, *, given: bool) -> tuple[list[Part], How, str, tuple[str, ...]]:
     """The model's parts, how they are known, on whose word, and what was assumed. No parts: nothing divides it."""
     headers = f"tensor headers of {model.source.origin}"

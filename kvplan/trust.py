@@ -1,0 +1,96 @@
+"""`kvplan calibrations check` on a screen and as a document."""
+
+from typing import Any
+
+from kvplan import __version__
+from kvplan.latency.check import (
+    GOAL_MEDIAN,
+    GOAL_P90,
+    Errors,
+    PublicPoint,
+    errors,
+    held_out,
+    public_points,
+)
+from kvplan.tables import Table, print_json, print_text
+from kvplan.times import short
+
+
+def show_check(name: str, against: str | None, *, as_json: bool) -> bool:
+    """Print the errors; True where KDA and MLA meet both goals and every public point lies in its interval."""
+    what, guesses = held_out(name, against)
+    rows, points = errors(guesses), public_points(name)
+    met = rows[-1].median <= GOAL_MEDIAN and rows[-1].p90 <= GOAL_P90
+    holds = met and all(point.holds for point in points)
+    if as_json:
+        print_json(_document(name, what, rows, points, holds))
+        return holds
+    print_text(_lines(name, what, rows[-1], points, met), [_errors_table(rows), _points_table(points)])
+    return holds
+
+
+def _lines(name: str, what: str, goal: Errors, points: list[PublicPoint], met: bool) -> list[str]:
+    inside = sum(point.holds for point in points)
+    return [
+        f"{name} predicts {what}: {goal.samples} of {goal.kernel}, median error {goal.median:.1%}, "
+        f"90th percentile {goal.p90:.1%}.",
+        f"{'Within' if met else 'Beyond'} the goals of {GOAL_MEDIAN:.0%} and {GOAL_P90:.0%}. "
+        f"{inside} of {len(points)} published times lie in their intervals.",
+    ]
+
+
+def _errors_table(rows: list[Errors]) -> Table:
+    cells = [
+        (row.kernel, str(row.samples), f"{row.median:.1%}", f"{row.p90:.1%}", f"{row.covered:.0%}",
+         f"{row.worst:+.1%}", row.worst_shape)
+        for row in rows
+    ]  # fmt: skip
+    return Table("LEFT OUT AND PREDICTED", ("kernel", "n", "median", "p90", "in range", "worst", "at"), cells)
+
+
+def _points_table(points: list[PublicPoint]) -> Table:
+    cells = [
+        (
+            f"{point.model} on {point.gpu}",
+            short(point.low_s) if point.low_s == point.high_s else f"{short(point.low_s)}-{short(point.high_s)}",
+            _predicted(point), "yes" if point.holds else "NO", f"{point.what} ({point.source})",
+        )
+        for point in points
+    ]  # fmt: skip
+    return Table("PUBLISHED, s", ("where", "theirs", "predicted", "in", "what"), cells)
+
+
+def _predicted(point: PublicPoint) -> str:
+    low, high = short(point.predicted_s.low), short(point.predicted_s.high)
+    if point.basis == "bounds":
+        return f"{low} to {high}"
+    return f"{short(point.predicted_s.value)} ({low}-{high})"
+
+
+def _document(name: str, what: str, rows: list[Errors], points: list[PublicPoint], holds: bool) -> dict[str, Any]:
+    return {
+        "schema": "kvplan.calibration_check/1",
+        "kvplan_version": __version__,
+        "inputs": {"calibration": name, "left_out": what},
+        "assumptions": [],
+        "goals": {"median": GOAL_MEDIAN, "p90": GOAL_P90},
+        "holds": holds,
+        "errors": [
+            {
+                "kernel": row.kernel, "samples": row.samples, "median": row.median, "p90": row.p90,
+                "worst": row.worst, "worst_shape": row.worst_shape, "covered": row.covered,
+            }
+            for row in rows
+        ],
+        "published": [
+            {
+                "model": point.model, "gpu": point.gpu, "what": point.what, "source": point.source,
+                "low_s": point.low_s, "high_s": point.high_s, "basis": point.basis, "holds": point.holds,
+                "predicted_s": {
+                    "value": None if point.basis == "bounds" else point.predicted_s.value,
+                    "low": point.predicted_s.low, "high": point.predicted_s.high, "how": point.predicted_s.how,
+                },
+            }
+            for point in points
+        ],
+    }  # fmt: skip

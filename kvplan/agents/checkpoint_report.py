@@ -6,13 +6,17 @@ from math import isfinite
 from typing import Any
 
 from kvplan.agents.branches import BlockOutcome, replay_blocks
-from kvplan.agents.checkpoints import Economics, Outcome, Resumes, policies, replay, resumes_of
-from kvplan.agents.columns import columns_of
+from kvplan.agents.checkpoint_flags import Advice, advise
+from kvplan.agents.checkpoints import Economics, Outcome, Policy, Resumes, lost_s, policies, replay, resumes_of
+from kvplan.agents.columns import Columns, columns_of
+from kvplan.agents.idle import read_replica
+from kvplan.agents.prefill import ConstantRate, Prefill, find_prefill
 from kvplan.agents.screen import document, warn
 from kvplan.agents.traces import Trace, open_trace
 from kvplan.capacity import evaluate
 from kvplan.document import Assumption
 from kvplan.errors import UsageError
+from kvplan.interval import Interval
 from kvplan.ledger import Holding
 from kvplan.model import Model
 from kvplan.plan import settle
@@ -38,7 +42,7 @@ _ASSUMED = (
 class Prices:
     """What the optimum interval needs beside the trace; None where it was not given."""
 
-    prefill_rate: float | None = None
+    prefill_tokens_per_s: float | None = None
     """Tokens per second of one replica."""
     byte_price: float | None = None
     """Per GB (10^9) and hour, where snapshots are kept."""
@@ -64,6 +68,9 @@ class CheckpointReport:
     outcomes: tuple[Outcome, ...]
     blocks: dict[str, BlockOutcome]
     resumes: Resumes | None
+    lost_s: dict[str, Interval]
+    """Per policy: prefill seconds a request that replays take; empty where nothing says how fast a replica is."""
+    advice: Advice | None
     optimum_tokens: dict[str, float]
     """For the measured share of resumes that need a snapshot in mid-history, and for all of them."""
     prices: Prices
@@ -80,15 +87,14 @@ def checkpoint_report(
     opened = open_trace(trace)
     columns = columns_of(opened)
     linear = bool((columns.shared_tokens >= 0).any())
-    outcomes = tuple(replay(columns, policy) for policy in policies(block_tokens)) if linear else ()
     resumes = resumes_of(columns) if linear else None
-    size = opened.form.block_tokens
-    blocks = {} if linear or size is None else {
-        name: replay_blocks(opened, size, **how) for name, how in BLOCK_POLICIES.items()
-    }  # fmt: skip
-    if not linear and not blocks:
-        raise UsageError(f"--workload {opened.path.name}: this trace does not say what prompts share")
     mean = round(float(columns.input_tokens.mean()))
+    optimum = _optimum(resumes, mean, snapshot, prices)
+    advice = advise(now, optimum, mean, snapshot)
+    asked = _on_grid(policies(block_tokens), advice)
+    outcomes = tuple(replay(columns, policy) for policy in asked) if linear else ()
+    blocks = {} if linear else _by_blocks(opened)
+    prefill, rests_on = _prefill(read, flags, prices.prefill_tokens_per_s, now.pool is not None)
     return CheckpointReport(
         inputs={
             "model": read.name,
@@ -104,14 +110,47 @@ def checkpoint_report(
         outcomes=outcomes,
         blocks=blocks,
         resumes=resumes,
-        optimum_tokens=_optimum(resumes, mean, snapshot, prices),
+        lost_s=_lost(columns, outcomes, prefill),
+        advice=advice,
+        optimum_tokens=optimum,
         prices=prices,
-        assumptions=(*notes, *_ASSUMED),
+        assumptions=(*notes, *rests_on, *_ASSUMED),
     )
 
 
+def _by_blocks(trace: Trace) -> dict[str, BlockOutcome]:
+    size = trace.form.block_tokens
+    if size is None:
+        raise UsageError(f"--workload {trace.path.name}: this trace does not say what prompts share")
+    return {name: replay_blocks(trace, size, **how) for name, how in BLOCK_POLICIES.items()}
+
+
+def _on_grid(known: tuple[Policy, ...], advice: Advice | None) -> tuple[Policy, ...]:
+    """Tails where this engine's own states can stand as well."""
+    grid = advice.grid_tokens if advice else None
+    if grid is None or any(policy.tail_block_tokens == grid and policy.tails == 2 for policy in known):
+        return known
+    return (*known, Policy(f"tails /{grid:,} + preamble", tails=2, tail_block_tokens=grid, preamble=True))
+
+
+def _prefill(
+    model: Model, flags: dict[str, Any], tokens_per_s: float | None, placed: bool
+) -> tuple[Prefill | None, tuple[Assumption, ...]]:
+    """A stated rate, or what is known of the replica where GPUs are named; nothing else."""
+    if tokens_per_s is not None:
+        rate = Interval(tokens_per_s, tokens_per_s, tokens_per_s, "assumed")
+        given = Assumption("prefill_tokens_per_s", tokens_per_s, "given", "--prefill-tokens-per-s, at every length")
+        return ConstantRate(rate), (given,)
+    found = find_prefill(read_replica(model, **flags), None) if placed else None
+    return found or (None, ())
+
+
+def _lost(columns: Columns, outcomes: tuple[Outcome, ...], prefill: Prefill | None) -> dict[str, Interval]:
+    return {} if prefill is None else {one.policy.name: lost_s(columns, one.policy, prefill) for one in outcomes}
+
+
 def _optimum(resumes: Resumes | None, context_tokens: int, snapshot: int, prices: Prices) -> dict[str, float]:
-    rate, byte, gpu = prices.prefill_rate, prices.byte_price, prices.gpu_price
+    rate, byte, gpu = prices.prefill_tokens_per_s, prices.byte_price, prices.gpu_price
     if (
         resumes is None
         or resumes.per_open_second is None
@@ -146,6 +185,8 @@ def _body(report: CheckpointReport) -> dict[str, Any]:
         "policies": rows,
         "block_policies": {name: dataclasses.asdict(one) for name, one in report.blocks.items()},
         "resumes": None if report.resumes is None else dataclasses.asdict(report.resumes),
+        "lost_s": {name: dataclasses.asdict(one) for name, one in report.lost_s.items()},
+        "advice": None if report.advice is None else dataclasses.asdict(report.advice),
         "optimum_interval_tokens": report.optimum_tokens,
         "warnings": report.trace.notes(),
     }
@@ -171,6 +212,9 @@ def _lines(report: CheckpointReport) -> list[str]:
     for name, tokens in report.optimum_tokens.items():
         why = "if all resumes needed one" if name == "every_resume" else "for the share that goes back into the history"
         lines.append(f"INTERVAL   {tokens:,.0f} tokens between periodic snapshots cost least {why}")
+    if report.advice is not None:
+        told = " ".join(report.advice.flags) or "none"
+        lines += [f"FLAGS      {told}", f"WHY        {report.advice.engine}: {report.advice.reason}"]
     return [*lines, "CAPACITY   infinite: a snapshot is there once it was made"]
 
 
@@ -178,13 +222,13 @@ def _table(report: CheckpointReport) -> Table:
     if report.blocks:
         found = [(name, f"{one.token_hit:.3f}", f"{one.snapshots:,}") for name, one in report.blocks.items()]
         return Table("POLICIES", ("", "token hit", "snapshots"), found)
-    rate = report.prices.prefill_rate
-    head = ("", "hit", "prefill", "replay", "snapshots", "bytes", *(("lost s",) if rate else ()))
+    lost = report.lost_s
+    head = ("", "hit", "prefill", "replay", "snapshots", "bytes", *(("lost s",) if lost else ()))
     rows = [
         (
             one.policy.name, f"{one.token_hit:.3f}", f"{one.prefill_tokens:,.0f}", f"{one.replay_tokens:,.0f}",
             f"{one.snapshots:,.1f}", format_short(_bytes(report, one)),
-            *((f"{one.replay_tokens / rate:.2f}",) if rate else ()),
+            *((f"{lost[one.policy.name].value:.2f}",) if lost else ()),
         )
         for one in report.outcomes
     ]  # fmt: skip

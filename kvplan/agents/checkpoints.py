@@ -10,7 +10,9 @@ from math import inf, isfinite, sqrt
 import numpy as np
 
 from kvplan.agents.columns import Columns, Ints
+from kvplan.agents.prefill import Prefill
 from kvplan.errors import UsageError
+from kvplan.interval import Interval, total
 
 GRAIN = 64
 """Tokens at which the trace knows shared prefixes, and at which snapshots stand where no block says otherwise."""
@@ -18,6 +20,8 @@ REWIND = 512
 """A resume that shares all but so many tokens of the prompt before it replays a tail, and is no rewind."""
 PREAMBLE_MARGIN = 1024
 """A rewind to at most so far past the preamble is served by the preamble's snapshot."""
+
+_LENGTHS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,22 @@ def reached(columns: Columns, policy: Policy) -> Ints:
         answer[columns.previous >= 0] = columns.output_tokens[columns.previous[columns.previous >= 0]]
         found = np.maximum(found, np.where(whole, np.minimum(before + answer, columns.input_tokens), 0))
     return found
+
+
+def lost_s(columns: Columns, policy: Policy, prefill: Prefill) -> Interval:
+    """Mean seconds a request in which a replica computes again what it had computed before.
+
+    Lengths are taken in groups of `_LENGTHS`: a request counts as the middle one of its group by replayed tokens.
+    """
+    hits = reached(columns, policy)
+    replayed = np.maximum(0, np.maximum(columns.shared_tokens, 0) - hits)
+    order = np.argsort(replayed, kind="stable")[int((replayed == 0).sum()) :]
+    parts = []
+    for group in np.array_split(order, min(len(order), _LENGTHS)) if len(order) else ():
+        new = round(float(replayed[group].mean()))
+        one = prefill.prefill_s(max(1, new), int(np.median(hits[group])))
+        parts.append(one.scaled(len(group) / len(replayed)))
+    return total(parts)
 
 
 def _before(columns: Columns) -> Ints:

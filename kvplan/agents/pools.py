@@ -33,13 +33,17 @@ def session_pool(model: str | Model, **flags: Any) -> SessionPool:
     """
     read, deployment, gpu, contexts = settle(model, **flags)
     limit = deployment.max_model_len or contexts[-1]
-    now = evaluate(read, deployment, gpu, [limit])
+    return pool_of(read, evaluate(read, deployment, gpu, [limit]), limit)
+
+
+def pool_of(read: Model, now: Evaluation, limit: int) -> SessionPool:
+    """The pool of a deployment that has been worked out, for contexts of at most `limit` tokens."""
     if now.pool is None or now.share is None or now.fleet is None:
         raise UsageError(
             "name the GPUs that hold the sessions, for example --gpu B300:8, or the pool: --kv-cache-memory"
         )
     sizes = (now.pool.bytes, now.pool.low_bytes, now.pool.high_bytes)
-    point, low, high = (now.engine.units(now.share, size, deployment, limit) for size in sizes)
+    point, low, high = (now.engine.units(now.share, size, now.deployment, limit) for size in sizes)
     return SessionPool(
         model=read,
         engine=now.engine.name,

@@ -14,9 +14,10 @@ from kvplan.agents.sessions import RISKS, Sessions, count_sessions
 from kvplan.agents.traces import open_trace
 from kvplan.agents.workload import Workload, find_workload, read_workload, to_toml
 from kvplan.document import Assumption
-from kvplan.errors import NO, YES, SourceError, UsageError
+from kvplan.errors import NO, YES, UsageError
+from kvplan.files import write_text
 from kvplan.model import Model
-from kvplan.sources.strict import reason, shown
+from kvplan.sources.strict import shown
 
 MAX_GAP_S = 1e9
 
@@ -58,7 +59,7 @@ def sessions_report(
         raise UsageError(f"--gap-cap {gap_cap_s}: seconds, 0 to {MAX_GAP_S:,.0f}")
     risks = parse_risks(risk)
     chosen: Weighting = "time" if weighting == "time" else "request"
-    contexts, name, source, warnings = _contexts(workload, chosen, gap_cap_s, subagents)
+    contexts, name, source, warnings = read_contexts(workload, chosen, gap_cap_s, subagents)
     pool = session_pool(model, **flags)
     found = count_sessions(pool, contexts, risks, seed)
     asked = {
@@ -97,11 +98,11 @@ def parse_risks(text: str | None) -> tuple[float, ...]:
     return tuple(found)
 
 
-def _contexts(
+def read_contexts(
     workload: str, weighting: Weighting, gap_cap_s: float | None, subagents: bool
 ) -> tuple[Contexts, str, str, tuple[str, ...]]:
     """Contexts, the workload's name, its source and what the reader has to say."""
-    profile = _profile(workload)
+    profile = find_profile(workload)
     if profile is None:
         trace = open_trace(workload)
         columns = columns_of(trace, subagents=subagents)
@@ -114,7 +115,7 @@ def _contexts(
     return contexts_of_workload(profile, weighting), profile.name, profile.source.title, ()
 
 
-def _profile(workload: str) -> Workload | None:
+def find_profile(workload: str) -> Workload | None:
     """A profile by name, or a TOML file; None where a trace's path was given."""
     if workload.lower().endswith(".toml") and os.path.exists(workload):
         return read_workload(Path(workload))
@@ -126,8 +127,5 @@ def fit_report(trace: str, name: str, *, subagents: bool, out: str | None) -> tu
     opened = open_trace(trace)
     fitted = fit_workload(opened, name, subagents=subagents)
     if out is not None:
-        try:
-            Path(out).write_text(to_toml(fitted), encoding="utf-8")
-        except OSError as error:
-            raise SourceError(f"{shown(out)}: {reason(error)}") from None
+        write_text(Path(out), to_toml(fitted), shown(out))
     return fitted, opened.notes()

@@ -42,7 +42,7 @@ def show_sessions(report: SessionsReport, *, as_json: bool) -> None:
         }
         print_json(document("kvplan.sessions/1", report.inputs, report.assumptions, body))
         return
-    print_text(_sessions_lines(report), [_risk_table(found.at_risk, pool.replicas)])
+    print_text(_sessions_lines(report), [risk_table(found.at_risk, pool.replicas)])
 
 
 def _sessions_lines(report: SessionsReport) -> list[str]:
@@ -69,7 +69,7 @@ def _sessions_lines(report: SessionsReport) -> list[str]:
     return lines
 
 
-def _risk_table(rows: tuple[AtRisk, ...], replicas: int) -> Table:
+def risk_table(rows: tuple[AtRisk, ...], replicas: int) -> Table:
     columns: list[tuple[str, list[str]]] = [
         ("overflow risk", [_percent(row.risk) for row in rows]),
         ("sessions", [f"{row.sessions:,}" for row in rows]),

@@ -101,24 +101,42 @@ def count_sessions(pool: SessionPool, contexts: Contexts, risks: tuple[float, ..
 
 
 def units_of(units: Units, tokens: Ints) -> Ints:
-    """What each context takes in the engine's unit."""
+    """What each context takes in the engine's unit. Lengths between two that take the same are not asked about."""
     lengths, inverse = np.unique(tokens, return_inverse=True)
-    sizes = np.array([units.of(int(length)) for length in lengths], dtype=np.int64)
+    sizes: Ints = np.zeros(len(lengths), dtype=np.int64)
+    ends = (0, len(lengths) - 1)
+    for index in ends:
+        sizes[index] = units.of(int(lengths[index]))
+    spans = [ends]
+    while spans:
+        first, last = spans.pop()
+        if sizes[first] == sizes[last]:
+            sizes[first:last] = sizes[first]
+        elif last - first > 1:
+            middle = (first + last) // 2
+            sizes[middle] = units.of(int(lengths[middle]))
+            spans += [(first, middle), (middle, last)]
     found: Ints = sizes[inverse]
     return found
+
+
+def limits(units: Units, duty: float | None) -> dict[str, int]:
+    """Sessions that other things than memory allow, by what sets the limit; `duty` is the share of them that run."""
+    found = {"slots": units.most_open}
+    if units.most_running is not None:
+        found["max_running"] = floor(units.most_running / (duty or 1.0))
+    return {name: most for name, most in found.items() if most is not None}
 
 
 def _row(
     risk: float, pool: SessionPool, duty: float | None, drawn: tuple[int, int, int], moments: tuple[float, float]
 ) -> AtRisk:
-    caps = {"slots": pool.units.most_open}
-    if pool.units.most_running is not None:
-        caps["max_running"] = floor(pool.units.most_running / (duty or 1.0))
+    caps = limits(pool.units, duty)
     binds, most = pool.units.name, drawn[0]
     for name, cap in caps.items():
-        if cap is not None and cap < most:
+        if cap < most:
             binds, most = name, cap
-    low, high = (min(value, *(cap for cap in caps.values() if cap is not None), value) for value in drawn[1:])
+    low, high = (min(value, *caps.values(), value) for value in drawn[1:])
     return AtRisk(
         risk=risk,
         sessions=most,

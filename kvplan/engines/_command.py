@@ -18,17 +18,24 @@ class CommandLine:
     """The flag for the longest sequence."""
     flags: dict[str, str]
     """Deployment fields by name; only those that the user set are spelled."""
+    spread_experts: str = ""
+    """The flag that spreads experts over all ranks, where ep has no size of its own."""
 
     def spell(self, model: str, layout: Layout, deployment: Deployment, limit_tokens: int) -> str:
         """One line for a shell."""
         parts = [f"{self.words} {model}"]
         parts += [f"{flag} {getattr(layout, axis)}" for axis, flag in self.axes.items() if getattr(layout, axis) > 1]
+        parts += [self.spread_experts] if self.spread_experts and layout.ep > 1 else []
         parts.append(f"{self.limit} {limit_tokens}")
         for name, flag in self.flags.items():
             value = getattr(deployment, name)
-            if name not in deployment.model_fields_set or value is None or value is False:
+            if name not in deployment.model_fields_set or value is None:
                 continue
-            parts.append(flag if value is True else f"{flag} {_LONG.get(value, value)}")
+            if value is False:
+                open_by_default = type(deployment).model_fields[name].default is None
+                parts += [f"--no-{flag.removeprefix('--')}"] if open_by_default else []
+            else:
+                parts.append(flag if value is True else f"{flag} {_LONG.get(value, value)}")
         return " ".join(parts)
 
 
@@ -49,6 +56,7 @@ VLLM = CommandLine(
         "quantization": "--quantization",
         "enforce_eager": "--enforce-eager",
     },
+    "--enable-expert-parallel",
 )
 SGLANG = CommandLine(
     "python -m sglang.launch_server --model-path",

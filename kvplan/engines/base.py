@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from kvplan.deployment import Deployment, Layout
 from kvplan.document import Assumption, Binds
@@ -78,6 +78,34 @@ class Units:
     """Sequences that can be kept at all, whatever their length: slots."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reuse:
+    """A pool as a prefix cache: what a context that nobody works on keeps, and where it can be resumed."""
+
+    keeps: Literal["blocks", "pages"]
+    """Blocks: vLLM's, shared by caches and states. Pages: tokens in one pool, states in slots of another."""
+    capacity: int
+    """Blocks, or pages."""
+    block_tokens: int
+    shares: int = 1
+    """Ranks that a block of those that grow is spread over; capacity and states then count in shares of a block."""
+    lists: int = 1
+    """Blocks that so many tokens take together: one of each group that grows."""
+    state_units: int = 0
+    """Blocks of one saved state; 0 where the model keeps none."""
+    states_first: bool = True
+    """Whether groups of states are let go before those that grow."""
+    retention_tokens: int | None = 0
+    """Tokens between saved states; 0 keeps resume points alone, None every boundary that a step ends on."""
+    step_tokens: int = 8192
+    """Most tokens of a prefill step."""
+    slots: int | None = None
+    slots_per_request: int = 1
+    track_tokens: int = 1
+    """Grid on which slots are saved."""
+    assumptions: tuple[Assumption, ...] = ()
+
+
 class Engine(ABC):
     """One engine's rules. A module in `kvplan.engines` makes itself known by a module-level `ENGINE`."""
 
@@ -112,6 +140,13 @@ class Engine(ABC):
         raise UsageError(
             f"--engine {self.name}: sessions of different lengths in one pool are not modelled; use vllm, sglang, ideal"
         )
+
+    def reuse(self, share: Share, pool_bytes: int, deployment: Deployment, max_model_len: int) -> Reuse | None:
+        """The pool as a prefix cache; None where the engine's is not modelled, so that contexts count as wholes.
+
+        Raises UsageError where flags rule out that anything is found again.
+        """
+        return None
 
     @abstractmethod
     def allocate(self, share: Share, pool_bytes: int, deployment: Deployment, contexts: list[int]) -> Allocation:

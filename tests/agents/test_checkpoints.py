@@ -198,7 +198,7 @@ TRACE = "session,input_tokens,output_tokens,lcp_prev,preamble_tokens,api_s,think
 def test_checkpoints_on_the_command_line(answer: Any, tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text(TRACE)
-    words = ("agents", "checkpoints", "kimi-k3", "--workload", str(trace), "--prefill-rate", "18500",
+    words = ("agents", "checkpoints", "kimi-k3", "--workload", str(trace), "--prefill-tokens-per-s", "18500",
              "--byte-price", "0.005", "--gpu-price", "40")  # fmt: skip
     code, shown, _ = answer(*words)
     assert code == 0 and "449,372,160 bytes" in shown and max(map(len, shown.splitlines())) <= 80
@@ -212,7 +212,8 @@ def test_checkpoints_on_the_command_line(answer: Any, tmp_path: Path) -> None:
     ("text", "flags", "said"),
     [
         ("input_tokens\n5\n", (), "does not say what prompts share"),
-        (TRACE, ("--prefill-rate", "0"), "--prefill-rate"), (TRACE, ("--gpu-price", "nan"), "--gpu-price"),
+        (TRACE, ("--prefill-tokens-per-s", "0"), "--prefill-tokens-per-s"),
+        (TRACE, ("--gpu-price", "nan"), "--gpu-price"),
     ],
 )  # fmt: skip
 def test_checkpoints_refuse_by_flag(text: str, flags: tuple[str, ...], said: str, answer: Any, tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kvplan.deployment import Deployment
-from kvplan.document import Binds
+from kvplan.document import Assumption, Binds
 from kvplan.dtypes import Dtypes
 from kvplan.engines._command import SGLANG
-from kvplan.engines.base import Allocation, Engine, Fit, Share, Units, resolve_dtypes
+from kvplan.engines.base import Allocation, Engine, Fit, Reuse, Share, Units, resolve_dtypes
 from kvplan.engines.sglang.cells import Cells, draft_of, own_stages, stage_cells
 from kvplan.engines.sglang.host import host_pools
 from kvplan.engines.sglang.kv import KvPool, size_kv
@@ -23,6 +23,9 @@ from kvplan.errors import UsageError
 from kvplan.model import Model
 from kvplan.pool import Pool
 from kvplan.units import ceil_div
+
+TRACK_INTERVAL = 256
+"""--mamba-track-interval by default (srt/arg_groups/fields/exec_.py)."""
 
 
 class Sglang(Engine):
@@ -91,6 +94,26 @@ class Sglang(Engine):
             rule if slots is not None else rule.split(",")[0],
             most_running=pools.running,
             most_open=slots,
+        )
+
+    def reuse(self, share: Share, pool_bytes: int, deployment: Deployment, max_model_len: int) -> Reuse | None:
+        """Pages and slots of the radix cache; None where `units` would refuse, or one memory holds both."""
+        settings = settings_for(share.model, deployment)
+        if deployment.disable_radix_cache:
+            raise UsageError("--disable-radix-cache: nothing is found again")
+        pools = None if is_v4(share.model) else _size(share, pool_bytes, deployment, settings, max_model_len)
+        if pools is None or pools.cells.swa or pools.unified or not pools.cells.full:
+            return None
+        why = f"a prompt's state is kept at its last multiple of {TRACK_INTERVAL} tokens, SGLang's default"
+        track = Assumption("mamba_track_interval", TRACK_INTERVAL, "assumed", why)
+        return Reuse(
+            keeps="pages",
+            capacity=max(0, pools.tokens) // pools.page_tokens,
+            block_tokens=pools.page_tokens,
+            slots=max(0, pools.states.slots) if pools.states else None,
+            slots_per_request=settings.slots_per_request,
+            track_tokens=TRACK_INTERVAL,
+            assumptions=(track,) if pools.states else (),
         )
 
 

@@ -11,12 +11,13 @@ from kvplan.document import Assumption, Binds
 from kvplan.dtypes import Dtypes
 from kvplan.engines._command import VLLM
 from kvplan.engines._drafts import draft_layers, draft_tokens
-from kvplan.engines.base import Allocation, Engine, Fit, Loading, Share, Units, resolve_dtypes, snapshots_of
+from kvplan.engines.base import Allocation, Engine, Fit, Loading, Reuse, Share, Units, resolve_dtypes, snapshots_of
 from kvplan.engines.vllm.blocks import block_counter, demand
 from kvplan.engines.vllm.figures import Planned, figures
 from kvplan.engines.vllm.groups import block_bytes, keep_whole, plan_groups
 from kvplan.engines.vllm.model import Specs, model_specs
 from kvplan.engines.vllm.pool import predict_pool
+from kvplan.engines.vllm.reuse import reuse_of
 from kvplan.engines.vllm.rules import NEWEST, rules_for
 from kvplan.engines.vllm.settings import Settings, device_of, settings_for
 from kvplan.errors import UsageError
@@ -80,13 +81,17 @@ class Vllm(Engine):
     def units(self, share: Share, pool_bytes: int, deployment: Deployment, max_model_len: int) -> Units:
         planned = _planned(share, pool_bytes, deployment, max_model_len)
         count = block_counter(planned.groups, planned.dcp) if planned.groups else lambda tokens: 0
+        keeps = deployment.snapshots or deployment.snapshot_every
 
         def of(tokens: int) -> int:
-            return count(tokens) + _kept(planned, deployment, tokens)
+            return count(tokens) + (_kept(planned, deployment, tokens) if keeps else 0)
 
         usable = max(0, planned.num_blocks - 1) if planned.starts(max_model_len) else 0
         rule = f"blocks of {planned.specs.blocks.tokens or 0:,} tokens that a sequence holds while it decodes"
         return Units("blocks", usable, of, rule, most_running=planned.settings.max_num_seqs)
+
+    def reuse(self, share: Share, pool_bytes: int, deployment: Deployment, max_model_len: int) -> Reuse | None:
+        return reuse_of(_planned(share, pool_bytes, deployment, max_model_len), deployment, max_model_len)
 
 
 def _planned(share: Share, pool_bytes: int, deployment: Deployment, limit: int) -> Planned:

@@ -51,7 +51,7 @@ def held(spec: Spec, start: int, stop: int, last: bool, dcp: int) -> int:
 def decoding(groups: Sequence[Group], tokens: int, dcp: int) -> dict[Binds, int]:
     """The most blocks that a sequence holds while it decodes up to a length of `tokens`, by what takes them."""
     best: dict[Binds, int] = {}
-    for length in _turns(groups, tokens, dcp):
+    for length in _turns(*_steps(groups, dcp), tokens):
         parts: dict[Binds, int] = {"kv": 0, "state": 0, "window": 0}
         for group in groups:
             parts[_part(group.spec)] += held(group.spec, length - 1, length, False, dcp)
@@ -63,20 +63,25 @@ def decoding(groups: Sequence[Group], tokens: int, dcp: int) -> dict[Binds, int]
 def block_counter(groups: Sequence[Group], dcp: int) -> Callable[[int], int]:
     """The sum of `decoding`, for many lengths of the same groups: what is held at a turn is worked out once."""
     specs = Counter(group.spec for group in groups)
+    sizes, back = _steps(groups, dcp)
 
     @cache
     def at(length: int) -> int:
-        return sum(count * held(spec, length - 1, length, False, dcp) for spec, count in specs.items())
+        return sum([count * held(spec, length - 1, length, False, dcp) for spec, count in specs.items()])
 
-    return lambda tokens: max(map(at, _turns(groups, tokens, dcp)))
+    return lambda tokens: max(map(at, _turns(sizes, back, tokens)))
 
 
-def _turns(groups: Sequence[Group], tokens: int, dcp: int) -> list[int]:
-    """Lengths at which holdings peak: where a block begins, far enough back to see a window through, and the end."""
+def _steps(groups: Sequence[Group], dcp: int) -> tuple[set[int], int]:
+    """Block sizes in tokens, and how far back a holding can be larger than at the end."""
     specs = {group.spec for group in groups}
-    back = max(_span(spec, dcp) for spec in specs)
+    return {_size(spec, dcp) for spec in specs}, max(_span(spec, dcp) for spec in specs)
+
+
+def _turns(sizes: set[int], back: int, tokens: int) -> list[int]:
+    """Lengths at which holdings peak: where a block begins, far enough back to see a window through, and the end."""
     found = {tokens}
-    for size in {_size(spec, dcp) for spec in specs}:
+    for size in sizes:
         last = (tokens - 1) // size
         found |= {turn * size + 1 for turn in range(max(0, last - min(_MOST_TURNS, back // size + 1)), last + 1)}
     return sorted(found)

@@ -21,3 +21,15 @@ bench-startup:
 # Recompute the figures of public start-up logs; add --pool to predict pool and weights from the flags alone.
 engine-logs logs *args:
     python scripts/engine_logs.py {{logs}} {{args}}
+
+# Write the reports of reports/ and their index anew.
+reports:
+    python scripts/make_reports.py
+
+# The tables and outputs of docs/commands, from the commands.
+pages:
+    python scripts/command_pages.py
+
+# Configurations and seconds of `kvplan frontier` over every bundled GPU.
+bench-frontier *args:
+    python scripts/bench_frontier.py {{args}}

@@ -1,9 +1,11 @@
 """What `kvplan models` and `kvplan gpus` say on a screen."""
 
 import dataclasses
+from collections import Counter
 from typing import Any
 
 from kvplan import __version__
+from kvplan.calibration import beyond
 from kvplan.gpu import Gpu
 from kvplan.model import Model
 from kvplan.tables import Table, print_json, print_text
@@ -101,3 +103,42 @@ def show_calibration(
     facts += [("condition", _flat(row)) for row in document.get("conditions", [])]
     body = [tuple(row) for row in samples]
     print_text([], [Table("", ("field", "value"), facts), Table("SAMPLES", tuple(columns), body)])
+
+
+def show_comparison(names: tuple[str, str], rows: list[dict[str, Any]], percent: float, *, as_json: bool) -> None:
+    """Two calibrations at the shapes that both have; of those that differ by more than `percent`, why, counted."""
+    shown = beyond(rows, percent / 100) if percent else rows
+    if as_json:
+        inputs = {"first": names[0], "second": names[1], "beyond_percent": percent}
+        head = {"schema": "kvplan.calibration_comparison/1", "kvplan_version": __version__, "inputs": inputs}
+        print_json(head | {"assumptions": [], "shapes_compared": len(rows), "shapes": shown})
+        return
+    lines = [f"SHAPES     {len(rows)} in both; {len(beyond(rows, 0.1))} differ by more than 10 %"]
+    reasons = Counter(f"{row['second_owner']}: {row['why']}" for row in beyond(rows, 0.1) if "why" in row)
+    lines += [f"{f'{count}':<10} {why}" for why, count in reasons.most_common()]
+    more = ("second_owner", "why") if shown and "why" in shown[0] else ()
+    body = []
+    for row in shown:
+        times = (f"{row['first_s'] * 1e6:,.2f}", f"{row['second_s'] * 1e6:,.2f}", f"{row['ratio']:.3f}")
+        body.append((row["kernel"], *times, *(row[name] for name in more)))
+    columns = ("kernel", "first us", "second us", "ratio", *("second" if name != "why" else name for name in more))
+    print_text(lines, [Table("", columns, body)])
+
+
+def show_precision(
+    name: str, document: dict[str, Any], columns: list[str], rows: list[list[str]], *, as_json: bool
+) -> None:
+    """Relative errors of output and state against the exact recurrence."""
+    if as_json:
+        print_json(document | {"kvplan_version": __version__, "inputs": {"study": name}, "assumptions": []})
+        return
+    study = document["study"]
+    lines = [
+        f"DEVICE     {document['device']['name']}, {document['source']['date']}, our kernels",
+        "ERRORS     output / state, relative to the recurrence in fp64 on the same bf16 inputs",
+        "ROUNDING   a bf16 state is rounded to nearest even where it is stored: at every token in decode, after every "
+        f"{study['prefill_call_tokens']:,} tokens in prefill",
+        "INPUTS     independent normal data; gates: fast e^-3 a token; in half of the channels, slow e^-0.001, still "
+        "e^-0.00001",
+    ]
+    print_text(lines, [Table("", tuple(columns), [tuple(row) for row in rows])])

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kvplan.errors import ProfileError, SourceError
+from kvplan.files import write_text
 from kvplan.profiles import load, paths, user_root
 
 KIND = "overheads"
@@ -50,9 +51,9 @@ def store(measured: Overhead) -> Path:
     ]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror or error}") from None
+    write_text(path, "\n".join(lines) + "\n")
     paths.cache_clear()
     return path
 

@@ -5,7 +5,7 @@ all of them; the engine's own units under a normal approximation; and the draws 
 first two are kept above the last, so a candidate is looked at more closely only while it could still be the cheapest.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from statistics import NormalDist
@@ -84,7 +84,7 @@ class Search:
         self._units: dict[int, Units | None] = {}
         self._rough: dict[int, int] = {}
         self._exact: dict[int, int] = {}
-        self._draws: dict[bytes, Draws] = {}
+        self._draws: dict[Hashable, Draws] = {}
         self.bounds = self._bounds()
 
     def add(self, candidate: Candidate) -> None:
@@ -147,10 +147,18 @@ class Search:
             if units is None:
                 self._exact[index] = 0
             else:
-                sizes = units_of(units, self.tokens)
-                draws = self._draws.setdefault(sizes.tobytes(), Draws(sizes, self.risk, self.seed))
-                self._exact[index] = self._capped(units, draws.sessions(units.capacity))
+                self._exact[index] = self._capped(units, self._draws_of(units).sessions(units.capacity))
         return self._exact[index]
+
+    def _draws_of(self, units: Units) -> Draws:
+        """The draws for the sizes that these units come to, made once for all pools that have the same."""
+        if units.key is not None and units.key in self._draws:
+            return self._draws[units.key]
+        sizes = units_of(units, self.tokens)
+        draws = self._draws.setdefault(sizes.tobytes(), Draws(sizes, self.risk, self.seed))
+        if units.key is not None:
+            self._draws[units.key] = draws
+        return draws
 
     def _capped(self, units: Units, sessions: int) -> int:
         return min(sessions, *limits(units, self.duty).values(), sessions)

@@ -1,7 +1,7 @@
 """The `kvplan` command. Only typer and the standard library are imported until a command runs."""
 
 import sys
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -11,22 +11,41 @@ from kvplan.cli import (
     bench,
     calibrations,
     claims,
+    compare,
     diff,
     engines,
     estimate,
+    frontier,
     gpus,
+    init,
     models,
+    report,
+    schema,
     streams,
+    telling,
     verify,
     workloads,
 )
+from kvplan.cli.late import with_late
 from kvplan.cli.launched import LaunchCommand
 from kvplan.errors import COULD_NOT_RUN, YES, KvplanError
 
 MAX_LINE = 500
 
+_LATE = {"compare": compare.command, "report": report.command, "frontier": frontier.command}
+
+
+class _Root(with_late(_LATE)):  # type: ignore[misc]
+    """Takes --quiet and --verbose wherever they stand."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        left: list[str] = super().parse_args(ctx, telling.in_front(args))
+        return left
+
+
 app = typer.Typer(
     name="kvplan",
+    cls=_Root,
     invoke_without_command=True,
     help="How many long-lived AI agents fit on this hardware with this model, for how long, at what risk, and why.",
     rich_markup_mode=None,
@@ -37,6 +56,8 @@ app.command("estimate", cls=LaunchCommand)(estimate.command)
 app.command("verify", cls=LaunchCommand)(verify.command)
 app.command("diff")(diff.command)
 app.command("bench")(bench.command)
+app.command("schema")(schema.command)
+app.command("init")(init.command)
 app.add_typer(models.app, name="models")
 app.add_typer(gpus.app, name="gpus")
 app.add_typer(engines.app, name="engines")
@@ -58,7 +79,14 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="No warnings, notes or progress; anywhere on the line.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Say what is read, asked and run; anywhere on the line.")
+    ] = False,
 ) -> None:
+    telling.begin(ctx, quiet=quiet, verbose=verbose)
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
 
@@ -82,6 +110,8 @@ def main() -> None:
     except (OSError, SystemExit) as error:
         _stopped(error)
     except Exception as error:
+        if "--verbose" in sys.argv:
+            sys.excepthook(type(error), error, error.__traceback__)
         _fail(f"this is a bug in kvplan, please report it: {_where(error)}", COULD_NOT_RUN)
     sys.exit(code)
 

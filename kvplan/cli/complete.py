@@ -38,3 +38,10 @@ def workloads(incomplete: str) -> list[str]:
     from kvplan.profiles import paths
 
     return _beginning(sorted(paths("workloads")), incomplete)
+
+
+def schemas(incomplete: str) -> list[str]:
+    """Documents that --json prints."""
+    from kvplan.schemas import schema_rows
+
+    return _beginning([row["name"].removeprefix("kvplan.") for row in schema_rows()], incomplete)

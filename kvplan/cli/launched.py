@@ -56,15 +56,21 @@ def engine_words(ctx: Any) -> list[str] | None:
 def resolve_launch(
     ctx: Any, model: str | None, flags: dict[str, Any]
 ) -> tuple["str | Model", dict[str, Any], list["Assumption"]]:
-    """(model, flags, assumptions) with the engine's command under kvplan's own flags; warnings go to stderr.
+    """(model, flags, assumptions) with the engine's command, or --deployment, under what was typed; warnings go to
+    stderr.
 
     Raises UsageError where no model is named.
     """
-    words = engine_words(ctx)
+    words, file = engine_words(ctx), flags.get("deployment")
+    flags = {name: value for name, value in flags.items() if name != "deployment"}
+    if words is None and file is not None:
+        model, flags = _with_file(ctx, str(file), model, flags)
     if words is None:
         if model is None:
             raise UsageError("name a model, or write an engine's command after `--`, for example `-- vllm serve MODEL`")
         return model, flags, []
+    if file is not None:
+        raise UsageError("--deployment and an engine's command both say how the model is served; give one")
     from kvplan.document import Assumption
     from kvplan.launch import parse_command, with_own_flags
     from kvplan.units import printable
@@ -80,6 +86,24 @@ def resolve_launch(
             print(f"kvplan: {kind}: {printable(text)}", file=sys.stderr)
     unmodelled = [Assumption("not_modelled", text, "assumed", command) for text in launch.warnings]
     return chosen, merged, unmodelled + [Assumption("launch", text, "given", command) for text in notes]
+
+
+def _with_file(ctx: Any, path: str, model: str | None, typed: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """What was typed over what the file says, as far as this command has such flags."""
+    from pathlib import Path
+
+    from kvplan.deployment_file import read_deployment
+
+    named, written = read_deployment(Path(path))
+    known = {one.name for one in ctx.command.params}
+    return model or named, {name: value for name, value in written.items() if name in known} | typed
+
+
+def resolve_each(
+    ctx: Any, models: list[str] | None, flags: dict[str, Any]
+) -> list[tuple["str | Model", dict[str, Any], list["Assumption"]]]:
+    """The same for several models under the same flags; without any, for the one of the engine's command."""
+    return [resolve_launch(ctx, name, flags) for name in models] if models else [resolve_launch(ctx, None, flags)]
 
 
 def _served_model(name: str, served: str, flags: dict[str, Any]) -> tuple["str | Model", dict[str, Any], str | None]:

@@ -33,7 +33,8 @@ class Change:
         """(after − before) / before; None where that has no meaning."""
         if not _is_number(self.before) or not _is_number(self.after) or not self.before:
             return None
-        return (Fraction(self.after) - Fraction(self.before)) / Fraction(self.before)  # type: ignore[arg-type]
+        share = (Fraction(self.after) - Fraction(self.before)) / Fraction(self.before)  # type: ignore[arg-type]
+        return share if abs(share) <= _LARGEST else None
 
     def to_dict(self) -> dict[str, Any]:
         share = self.share

@@ -96,7 +96,7 @@ def check_plan(data: Any, what: str) -> PlanDocument:
         raise SourceError(f"{what}: a JSON object is expected, as `kvplan estimate --json` writes it")
     schema = data.get("schema")
     if schema != SCHEMA:
-        said = f"schema {str(schema)[:40]!r} is not {SCHEMA!r}" if "schema" in data else "no schema, so not a plan"
+        said = _another(schema) if "schema" in data else "no schema, so not a plan"
         raise SourceError(f"{what}: {said}; write the plan again with `kvplan estimate --json`")
     try:
         return PlanDocument.model_validate(data)
@@ -105,6 +105,15 @@ def check_plan(data: Any, what: str) -> PlanDocument:
         field = ".".join(str(part) for part in first["loc"])
         said = first["msg"].removeprefix("Value error, ")
         raise SourceError(f"{what}: {field[:80]}{': ' if field else ''}{said}") from None
+
+
+def _another(schema: Any) -> str:
+    """How a schema differs from the one that is read, by its version where it is a plan's."""
+    base, _, version = str(schema).rpartition("/")
+    own_base, _, own = SCHEMA.rpartition("/")
+    if base == own_base and version.isascii() and version.isdecimal() and len(version) < 9:
+        return f"schema {str(schema)!r} is not {SCHEMA!r} but {'newer' if int(version) > int(own) else 'older'}"
+    return f"schema {str(schema)[:40]!r} is not {SCHEMA!r}"
 
 
 def _too_deep(data: Any) -> bool:

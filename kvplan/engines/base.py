@@ -1,7 +1,7 @@
 """The contract between an engine's rules and everything after them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -76,6 +76,8 @@ class Units:
     """Sequences that may run at once, whatever their length."""
     most_open: int | None = None
     """Sequences that can be kept at all, whatever their length: slots."""
+    key: Hashable = None
+    """Pools of one model with equal keys have equal `of`; None says nothing."""
 
 
 @dataclass(frozen=True, slots=True)

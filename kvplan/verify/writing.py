@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kvplan.errors import SourceError, UsageError
+from kvplan.errors import UsageError
+from kvplan.files import write_text
 from kvplan.overheads import Overhead, store
 from kvplan.plan import plan
 from kvplan.verify.case import Case
@@ -19,10 +20,7 @@ def write_plan(path: str, case: Case, report: Report, settled: int | None) -> No
     if made.pool is not None:
         made = replace(made, pool=replace(made.pool, source="logged"))
     text = json.dumps(made.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise SourceError(f"--plan {path}: {error.strerror or error}") from None
+    write_text(Path(path), text, f"--plan {path}")
 
 
 def _flags(case: Case, settled: int | None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 docs/engines/vllm.md works an example by hand.
 """
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -88,7 +89,9 @@ class Vllm(Engine):
 
         usable = max(0, planned.num_blocks - 1) if planned.starts(max_model_len) else 0
         rule = f"blocks of {planned.specs.blocks.tokens or 0:,} tokens that a sequence holds while it decodes"
-        return Units("blocks", usable, of, rule, most_running=planned.settings.max_num_seqs)
+        specs = frozenset(Counter(group.spec for group in planned.groups).items())
+        key = (specs, planned.dcp, planned.settings.mode, deployment.snapshots, deployment.snapshot_every)
+        return Units("blocks", usable, of, rule, most_running=planned.settings.max_num_seqs, key=key)
 
     def reuse(self, share: Share, pool_bytes: int, deployment: Deployment, max_model_len: int) -> Reuse | None:
         return reuse_of(_planned(share, pool_bytes, deployment, max_model_len), deployment, max_model_len)

@@ -60,6 +60,8 @@ def place(model: Model, deployment: Deployment, gpu: Gpu | None, weights: Weight
     fleet = make_fleet(deployment)
     if fleet is None:
         return Evaluation(engine, dtypes, deployment)
+    if engine.loading(model, deployment).experts_over_dp:
+        fleet = replace(fleet, layout=replace(fleet.layout, expert_tp=fleet.layout.tp * fleet.layout.dp))
     check_layout(model, fleet.layout)
     share = Share(model, fleet.layout, dtypes, stage_layers(model, fleet.layout))
     needed = memory is not None and deployment.kv_cache_memory is None

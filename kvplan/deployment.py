@@ -15,7 +15,7 @@ from kvplan.units import ceil_div, parse_size, parse_token_list, parse_tokens
 class Layout:
     """Ranks of one replica and how they share work. tp × pp ranks hold one copy of the attention weights.
 
-    dp replicas of the attention share routed experts when ep > tp; dcp reuses the tp ranks and adds none.
+    dp replicas of the attention share routed experts when ep or expert_tp > tp; dcp reuses the tp ranks and adds none.
     """
 
     tp: int = 1
@@ -23,6 +23,8 @@ class Layout:
     dp: int = 1
     dcp: int = 1
     ep: int = 1
+    expert_tp: int = 1
+    """Ranks that cut each routed expert together, where an engine goes beyond tp: vLLM over tp × dp."""
 
     def __post_init__(self) -> None:
         for name in ("tp", "pp", "dp", "dcp", "ep"):
@@ -42,7 +44,7 @@ class Layout:
     @property
     def expert_shares(self) -> int:
         """How many ways the routed experts of one pipeline stage are split."""
-        return max(self.tp, self.ep)
+        return max(self.tp, self.ep, self.expert_tp)
 
 
 def _from_text(parse: Callable[[str], Any]) -> BeforeValidator:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import import_module
 from typing import Any, Literal
@@ -291,7 +291,11 @@ def _run(model: Model, best: Evaluation, limit_tokens: int) -> str | None:
     line = best.engine.command_line
     if line is None or best.fleet is None or not best.capacity or not best.capacity[-1].sequences:
         return None
-    return line.spell(model.hf_id or model.snapshot or model.name, best.fleet.layout, best.deployment, limit_tokens)
+    layout, each = best.fleet.layout, ""
+    if model.num_experts and best.deployment.dp is None and layout.dp > 1:
+        # with -dp an engine may share experts between replicas that were counted as independent
+        layout, each = replace(layout, dp=1), f" # once for each {layout.tp * layout.pp} GPUs"
+    return line.spell(model.hf_id or model.snapshot or model.name, layout, best.deployment, limit_tokens) + each
 
 
 def _verdict(now: Evaluation, tries: list[Try]) -> Verdict:

@@ -39,7 +39,7 @@ class Groups:
 def groups_of(fleet: Fleet) -> Groups:
     """Replicas and nodes of a fleet."""
     layout, gpus = fleet.layout, fleet.layout.tp * fleet.layout.pp
-    together = max(1, min(fleet.replicas, layout.ep // layout.tp))
+    together = max(1, min(fleet.replicas, layout.expert_shares // layout.tp))
     nodes = []
     for first in range(0, fleet.gpus, fleet.per_node):
         touched = range(first // gpus, min(fleet.replicas, ceil_div(min(first + fleet.per_node, fleet.gpus), gpus)))

@@ -71,7 +71,7 @@ def users_table(
     now = evaluate(read, deployment, gpu, lengths)
     assert now.fleet is not None, "session_pool refuses a deployment without GPUs"
     layout = now.fleet.layout
-    each = layout.dp if layout.ep > layout.tp else 1
+    each = layout.dp if layout.expert_shares > layout.tp else 1
     groups = pool.replicas // each
     if spare >= groups:
         raise UsageError(f"--spare {spare}: the deployment has {groups} group{'s' if groups > 1 else ''} in all")

@@ -59,6 +59,8 @@ class Loading:
     with_mtp: bool = False
     with_vision: bool = True
     moe_shard_multiple: int = 1
+    experts_over_dp: bool = False
+    """Whether replicas that `--dp` makes share the routed experts even without expert parallelism."""
 
 
 @dataclass(frozen=True, slots=True)

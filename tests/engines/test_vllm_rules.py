@@ -22,6 +22,7 @@ from kvplan.layers.mamba import Mamba2
 from kvplan.layers.windowed import ChunkedLocal, SlidingWindow
 from kvplan.ledger import Holding
 from kvplan.model import Model
+from kvplan.plan import plan
 from kvplan.sources import resolve
 from vllm_kit import B300, B300_POOL, GIB, MILLION, allocate, figures, kimi_linear, model, qwen_27b
 
@@ -294,3 +295,20 @@ def test_vllm_never_beats_the_bare_bytes(pool: int, tokens: int) -> None:
     fit = allocate(made, pool, tokens, max_num_seqs=1 << 20).fits[0]
     own = Holding(made.mixers(), ENGINE.dtypes(made, make_deployment())).bytes(tokens)
     assert fit.sequences <= pool // own
+
+
+def test_experts_are_cut_over_replicas_that_dp_makes() -> None:
+    """Without expert parallelism a typed -dp widens the experts' tensor parallelism, attention stays at tp."""
+    one = plan("deepseek-v3", gpu="B300:8", tp=8, context="8K").per_rank
+    shared = plan("deepseek-v3", gpu="B300:8", tp=4, dp=2, context="8K").per_rank
+    spread = plan("deepseek-v3", gpu="B300:8", tp=4, dp=2, ep=8, context="8K").per_rank
+    apart = plan("deepseek-v3", gpu="B300:8", tp=4, context="8K")
+    assert one and shared and spread and apart.per_rank
+    assert one.weights_bytes < shared.weights_bytes == spread.weights_bytes < apart.per_rank.weights_bytes
+    assert apart.run is not None and "-dp" not in apart.run and apart.run.endswith("# once for each 4 GPUs")
+
+
+def test_sglang_copies_experts_for_each_replica() -> None:
+    apart = plan("deepseek-v3", gpu="B300:8", engine="sglang", tp=4, context="8K").per_rank
+    typed = plan("deepseek-v3", gpu="B300:8", engine="sglang", tp=4, dp=2, context="8K").per_rank
+    assert apart and typed and apart.weights_bytes == typed.weights_bytes

@@ -50,11 +50,15 @@ class Vllm(Engine):
         return "the config asks for it" if model.state_dtype else "vLLM follows the model's dtype"
 
     def loading(self, model: Model, deployment: Deployment) -> Loading:
-        """MTP blocks only when they draft; MXFP4 experts in multiples of 128 rows (fused_moe/oracle/mxfp4.py)."""
+        """MTP blocks only when they draft; MXFP4 experts in multiples of 128 rows (fused_moe/oracle/mxfp4.py).
+
+        Without expert parallelism, routed experts are cut over tp × dp (FusedMoEParallelConfig.make, fused_moe/config.py).
+        """
         return Loading(
             with_mtp=bool(model.mtp) and draft_tokens(deployment) > 0 and deployment.draft is None,
             with_vision=not deployment.language_model_only,
             moe_shard_multiple=128 if _mxfp4_experts(model, deployment) else 1,
+            experts_over_dp=model.num_experts > 0 and deployment.ep == 1 and (deployment.dp or 1) > 1,
         )
 
     def pool(self, share: Share, memory_bytes: int, weights_bytes: int, deployment: Deployment) -> Pool:

@@ -14,9 +14,9 @@ imports:
 test *args:
     pytest -n auto {{args}}
 
-# Start-up and memory beside kvfit, as ratios measured in one run.
-bench-startup:
-    python scripts/bench_startup.py
+# Times and memory beside kvfit and hf-mem, measured in one run.
+bench *args:
+    python scripts/bench.py {{args}}
 
 # Recompute the figures of public start-up logs; add --pool to predict pool and weights from the flags alone.
 engine-logs logs *args:

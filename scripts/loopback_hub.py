@@ -66,7 +66,9 @@ class Hub:
             self._send(request, self._api(path.removeprefix("api/models/")))
             return
         name, _, rest = path.partition("/resolve/")
-        self._send(request, self.files.get(name, {}).get(rest.partition("/")[2]))
+        file = rest.partition("/")[2]
+        claimed = self.sizes[name] if file == "model.safetensors" and name in self.sizes else 0
+        self._send(request, self.files.get(name, {}).get(file), claimed)
 
     def _api(self, path: str) -> bytes | None:
         name = "/".join(path.split("/")[:2])
@@ -81,7 +83,8 @@ class Hub:
         about = {"id": name, "sha": HASH, "siblings": siblings, "tags": [], "private": False, "downloads": 0}
         return json.dumps(about | {"safetensors": {"parameters": {"BF16": total}, "total": total}}).encode()
 
-    def _send(self, request: http.server.BaseHTTPRequestHandler, body: bytes | None) -> None:
+    def _send(self, request: http.server.BaseHTTPRequestHandler, body: bytes | None, claimed: int = 0) -> None:
+        """`claimed` bytes of weights stand behind the header, as far as the answer to a range says."""
         if body is None:
             request.send_response(404)
             request.send_header("X-Error-Code", "EntryNotFound")
@@ -98,7 +101,7 @@ class Hub:
         request.send_header("X-Repo-Commit", HASH)
         request.send_header("Content-Length", str(last - first + 1))
         if status == 206:
-            request.send_header("Content-Range", f"bytes {first}-{last}/{len(body)}")
+            request.send_header("Content-Range", f"bytes {first}-{last}/{len(body) + claimed}")
         request.end_headers()
         if request.command == "GET":
             request.wfile.write(body[first : last + 1])

@@ -55,8 +55,11 @@ def write(path: Path, document: Table, schema: str = SCHEMA) -> None:
     """Replace the file at once, so that an interruption leaves the old one or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(dumps(document, schema), encoding="utf-8")
-    os.replace(part, path)
+    try:
+        part.write_text(dumps(document, schema), encoding="utf-8")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def read(path: Path, *schemas: str) -> Table:

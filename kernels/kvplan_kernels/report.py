@@ -1,13 +1,23 @@
 """`python -m kvplan_kernels report FILE --out DIR`: the table of a calibration or a precision study, and plots."""
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
 from kvplan_kernels import calibration, table
 
 Samples = list[dict[str, Any]]
-COLOURS = 10  # of matplotlib's cycle; lines beyond them are dashed
+COLOURS = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#56B4E9",
+    "#000000",
+)  # told apart by the colour-blind
+MARKS = "os^Dv"  # the next for each round of the colours
 
 
 def _head(document: dict[str, Any], title: str) -> list[str]:
@@ -72,7 +82,8 @@ def _series(
             name = " ".join(f"{s[k]}" if k == "owner" else f"{k} {s[k]}" for k in label)
             y = s[rate] / s["median_s"] / 1e9 if rate else s["median_s"] * 1e6
             lines.setdefault(name, []).append((s[x], y))
-    return {name: sorted(points) for name, points in lines.items() if len(points) > 1}
+    ordered = sorted(lines.items(), key=lambda line: [int(n) for n in re.findall(r"\d+", line[0])])
+    return {name: sorted(points) for name, points in ordered if len(points) > 1}
 
 
 def _draw(
@@ -81,7 +92,7 @@ def _draw(
     title: str,
     x: str,
     y: str,
-    mark: str = "o-",
+    mark: str = "-",
     log: bool = False,
 ) -> None:
     import matplotlib
@@ -91,8 +102,12 @@ def _draw(
 
     figure, axes = pyplot.subplots(figsize=(8, 5))
     for n, (name, points) in enumerate(lines.items()):
-        style = "k-" if name == "roof" else mark if n < COLOURS or mark == "." else "s--"
-        axes.plot(*zip(*points, strict=True), style, label=name, markersize=4)
+        look = {"color": COLOURS[n % len(COLOURS)], "marker": MARKS[n // len(COLOURS) % len(MARKS)], "linestyle": mark}
+        if name.startswith("roof"):
+            look = {"color": "black", "linestyle": "-"}
+        elif "fp8" in name:
+            look |= {"markerfacecolor": "white"} | ({"linestyle": "--"} if mark else {})
+        axes.plot(*zip(*points, strict=True), label=name, markersize=4, **look)
     axes.set(xscale="log", title=title, xlabel=x, ylabel=y)
     if log or "us" in y or "TFLOP" in y:
         axes.set_yscale("log")
@@ -117,13 +132,13 @@ def _roofline(samples: Samples) -> dict[str, list[tuple[float, float]]]:
     lines: dict[str, list[tuple[float, float]]] = {}
     for s in samples:
         if s["flops"]:
-            lines.setdefault(f"{s['kernel']} ({s['owner']})", []).append(
+            lines.setdefault(f"{s['kernel']}{' fp8' if s.get('format') == 'fp8' else ''} ({s['owner']})", []).append(
                 (s["flops"] / s["bytes"], s["flops"] / s["median_s"] / 1e12)
             )
     best = table.roofs(samples)
     if {"read", "matmul"} <= best.keys():
         edge = best["matmul"] / best["read"]
-        lines["roof"] = [(x, min(best["matmul"], x * best["read"]) / 1e12) for x in (0.3, edge, 3000.0)]
+        lines["roof of bf16"] = [(x, min(best["matmul"], x * best["read"]) / 1e12) for x in (0.3, edge, 3000.0)]
     return lines
 
 
@@ -140,12 +155,13 @@ def write(path: Path, out: Path) -> int:
         return 0
     few = [s for s in samples if s.get("heads") in (96, 32, 12, 4)]
     decode = _series(few, "kda_decode", "batch", ("owner", "heads", "state"), "bytes", layout="vk")
-    context = _series(samples, "mla_decode", "context", ("heads", "cache"), None, batch=1, query_tokens=1)
+    shown = [s for s in samples if s.get("heads") in (12, 32, 48, 96, 128)]
+    context = _series(shown, "mla_decode", "context", ("heads", "cache"), None, batch=1, query_tokens=1)
     plots = {
-        "roofline": (_roofline(samples), "roofline", "FLOP a byte", "TFLOP/s", "."),
-        "bandwidth": (decode, "KDA decode", "sequences", "GB/s", "o-"),
-        "context": (context, "MLA decode, one sequence", "tokens of context", "time, us", "o-"),
-        "collectives": (_collectives(samples), "collectives", "bytes a rank sends", "time, us", "o-"),
+        "roofline": (_roofline(samples), "roofline", "FLOP a byte", "TFLOP/s", ""),
+        "bandwidth": (decode, "KDA decode", "sequences", "GB/s", "-"),
+        "context": (context, "MLA decode, one sequence", "tokens of context", "time, us", "-"),
+        "collectives": (_collectives(samples), "collectives", "bytes a rank sends", "time, us", "-"),
     }
     for plot, (lines, title, x, y, mark) in plots.items():
         if lines:

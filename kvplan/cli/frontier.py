@@ -1,10 +1,13 @@
 """`kvplan frontier`: what it takes to hold a load of sessions, and what a deployment holds at each context."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kvplan.cli import complete
+
+if TYPE_CHECKING:
+    from kvplan.agents.frontier import Frontier
 
 _Model = Annotated[
     str | None, typer.Argument(metavar="MODEL", autocompletion=complete.models, help="As for `kvplan estimate`.")
@@ -26,6 +29,10 @@ def command(
     ] = "coding-agent",
     max_gpus: Annotated[int, typer.Option(min=1, max=1 << 20, help="Of one kind, where --gpu gives no count.")] = 256,
     seed: Annotated[int, typer.Option(min=0, help="Of the draws.")] = 0,
+    out: Annotated[
+        str | None, typer.Option("--out", "-o", metavar="FILE.pdf", help="Draw it too: a PDF, and a JSON beside it.")
+    ] = None,
+    png: Annotated[str | None, typer.Option(metavar="DIR", help="With -o: a picture too.")] = None,
     count: Annotated[bool, typer.Option("--count", help="Say how many configurations took how long.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Comma-separated rows.")] = False,
@@ -52,4 +59,17 @@ def command(
     asked = ask(sessions, risk, spare, gpu_price, max_gpus, seed)
     made = (frontier if sessions else deployed_users)(chosen, workload, asked, flags=deployment, notes=notes)
     show_frontier(made, form, seconds=perf_counter() - started if count else None)
+    if out is not None:
+        _draw(made, out, png)
     raise typer.Exit(made.exit_code)
+
+
+def _draw(made: "Frontier", out: str, png: str | None) -> None:
+    import sys
+    from pathlib import Path
+
+    from kvplan.pages import frontier_report, write_report
+    from kvplan.pages._screen import typed
+
+    for path in write_report(frontier_report(made, command=typed()), Path(out), Path(png) if png else None):
+        print(f"kvplan: wrote {path}", file=sys.stderr)

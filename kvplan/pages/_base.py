@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from kvplan.registry import import_all
 
-Book = Literal["deployment", "claims"]
+Book = Literal["deployment", "claims", "frontier"]
 Numbers = dict[str, Any]
 """What one sheet shows, as JSON takes it. `draw` sees nothing else, so no plotted number is missing from the JSON."""
 
@@ -25,7 +25,7 @@ class Page(ABC, Generic[SubjectT]):
     title: ClassVar[str]
     order: ClassVar[int]
     book: ClassVar[Book] = "deployment"
-    """Which of the two reports it belongs to."""
+    """Which report it belongs to."""
 
     @abstractmethod
     def sheets(self, subject: SubjectT) -> list[Numbers]:

@@ -1,8 +1,9 @@
-"""The two reports: of deployments, and of published claims."""
+"""The reports: of deployments, of published claims, and of a search."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from kvplan.agents.frontier import Frontier
 from kvplan.cases import Asked
 from kvplan.claims import Claim, judge
 from kvplan.pages._subject import read_subject
@@ -26,6 +27,11 @@ def deployment_report(
         "workload": workload,
     }  # fmt: skip
     return make_report("deployment", subject, command=command, inputs=inputs, pages=pages, progress=progress)
+
+
+def frontier_report(found: Frontier, *, command: str = "") -> Report:
+    """One page on a search, or on a deployment's users."""
+    return make_report("frontier", found, command=command, inputs=found.inputs)
 
 
 def claims_report(

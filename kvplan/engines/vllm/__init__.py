@@ -52,7 +52,7 @@ class Vllm(Engine):
     def loading(self, model: Model, deployment: Deployment) -> Loading:
         """MTP blocks only when they draft; MXFP4 experts in multiples of 128 rows (fused_moe/oracle/mxfp4.py).
 
-        Without expert parallelism, routed experts are cut over tp × dp (FusedMoEParallelConfig.make, fused_moe/config.py).
+        Without expert parallelism, routed experts are cut over tp × dp (FusedMoEParallelConfig.make).
         """
         return Loading(
             with_mtp=bool(model.mtp) and draft_tokens(deployment) > 0 and deployment.draft is None,

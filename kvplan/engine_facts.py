@@ -132,6 +132,12 @@ class EngineFacts:
             return None
         return f"the rules of {self.title} {self.rules_version} are {age} days old ({self.released})"
 
+    def newer_warning(self, asked: str | None) -> str | None:
+        """A sentence where the release asked for came out after the last one whose code was read."""
+        if asked is None or "dev" in asked or version_key(asked)[:3] <= version_key(self.rules_version):
+            return None
+        return f"{self.title} {asked[:40]} is newer than any release read; the rules are those of {self.rules_version}"
+
 
 def list_engine_facts() -> list[EngineFacts]:
     """Every engine, with the rules of its newest release."""

@@ -44,7 +44,7 @@ def text_of(path: Path) -> str:
     """A profile as text. Raises ProfileError for what is no ordinary file, too large, or too slow to parse."""
     try:
         if not path.is_file():
-            raise ProfileError(f"{path}: not an ordinary file")
+            raise ProfileError(f"{path}: {'not an ordinary file' if path.exists() else 'no such file'}")
         with path.open("rb") as file:
             raw = file.read(MAX_PROFILE_BYTES + 1)
         text = raw.decode("utf-8")

@@ -1,6 +1,7 @@
 """What else to type: flags that raise capacity, each shown with what it gains."""
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from kvplan.capacity import Evaluation, evaluate
@@ -62,21 +63,29 @@ def _more_gpus(
     """The first doubling of the GPUs of a replica that holds the longest context, with further flags if it must."""
     if now.fleet is None or gpu is None:
         return
-    node, tp = max(gpu.gpus_per_node, now.fleet.per_node), now.fleet.layout.tp * now.fleet.layout.pp * 2
-    while tp <= MOST_GPUS:
-        on_node, nodes = min(tp, node), ceil_div(tp, node)
-        flags = {"gpu": f"{gpu.name}:{on_node}", "gpus": None, "nodes": nodes, "tp": tp, "pp": 1, "dp": None}
-        larger = deployment.with_flags(**flags, dcp=1, ep=1)
-        spelled = f"--gpu {gpu.name}:{on_node}{f' --nodes {nodes}' if nodes > 1 else ''} --tp {tp}"
-        result = _attempt(model, larger, gpu, contexts)
-        steps = _climb(model, larger, gpu, contexts, result) if result is not None else iter(())
-        added = ""
-        while result is not None and not _holds(result):
-            added, result = next(steps, ("", None))
-        if result is not None:
-            yield f"{spelled} {added}".strip(), result
+    node, gpus = max(gpu.gpus_per_node, now.fleet.per_node), now.fleet.layout.tp * now.fleet.layout.pp * 2
+    while gpus <= MOST_GPUS:
+        on_node, nodes = min(gpus, node), ceil_div(gpus, node)
+        where = f"--gpu {gpu.name}:{on_node}{f' --nodes {nodes}' if nodes > 1 else ''}"
+        for tp, pp in dict.fromkeys([(gpus, 1), (on_node, nodes)]):
+            flags = {"gpu": f"{gpu.name}:{on_node}", "gpus": None, "nodes": nodes, "tp": tp, "pp": pp, "dp": None}
+            larger = deployment.with_flags(**flags, dcp=1, ep=1)
+            spelled = f"{where} --tp {tp}{f' --pp {pp}' if pp > 1 else ''}"
+            for added, result in _enough(model, larger, gpu, contexts):
+                yield f"{spelled} {added}".strip(), result
+                return
+        gpus *= 2
+
+
+def _enough(model: Model, deployment: Deployment, gpu: Gpu, contexts: list[int]) -> Iterator[tuple[str, Evaluation]]:
+    """The fewest further flags, and none if that will do, with which the longest context fits; nothing without."""
+    result = _attempt(model, deployment, gpu, contexts)
+    if result is None:
+        return
+    for added, found in chain([("", result)], _climb(model, deployment, gpu, contexts, result)):
+        if _holds(found):
+            yield added, found
             return
-        tp *= 2
 
 
 def _holds(result: Evaluation) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from here_kit import here
 from kvplan.claims import find_claim, judge, list_claims
 from kvplan.claims.judge import Computed, _compare
 from kvplan.claims.schema import Printed, parse_claim
@@ -78,15 +79,15 @@ SHARES = {
 
 
 def run(home: Path, *args: str) -> "subprocess.CompletedProcess[str]":
-    """The command in a process of its own, with the user's profiles under `home`."""
+    """The command in a process of its own, with the user's profiles under `home`, which are read once a process."""
     command = [sys.executable, "-m", "kvplan", "claims", *args]
     environment = os.environ | {"KVPLAN_HOME": str(home), "HF_HUB_OFFLINE": "1"}
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
 
 
 @pytest.fixture(scope="module")
-def checked(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    done = run(tmp_path_factory.mktemp("home"), "check", "--json")
+def checked() -> Any:
+    done = here("claims", "check", "--json")
     assert done.returncode == 0, done.stderr or done.stdout[:500]
     return json.loads(done.stdout)
 
@@ -215,8 +216,8 @@ def test_a_speed_is_an_interval_and_says_what_comes_from_bytes_and_what_from_the
             assert from_bytes["value"] < 27 / 7
 
 
-def test_an_unknown_claim_names_the_nearest(tmp_path: Path) -> None:
-    done = run(tmp_path, "show", "k3-128")
+def test_an_unknown_claim_names_the_nearest() -> None:
+    done = here("claims", "show", "k3-128")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "did you mean k3-128k" in done.stderr
 

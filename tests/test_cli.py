@@ -115,3 +115,34 @@ def test_old_rules_are_warned_of(kvplan: Any) -> None:
     done = kvplan("estimate", "kimi-linear", "--gpu", "H200", "--engine-version", "0.13")
     assert done.returncode == 0
     assert "the rules of vLLM 0.13.0 are" in done.stderr and "days old" in done.stderr
+
+
+@pytest.mark.parametrize("group", ["", "models", "engines", "gpus", "workloads"])
+def test_help_cuts_no_sentence_short(kvplan: Any, group: str) -> None:
+    shown = kvplan(*group.split(), "--help").stdout
+    assert "..." not in shown.partition("Commands:")[2]
+    assert all(len(line) <= 80 for line in shown.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("report", "kimi-linear"), "Missing option '--out' / '-o'; `kvplan report --help` shows what it takes"),
+        (("nope",), "No such command 'nope'; `kvplan --help` shows what it takes"),
+        (("agents", "workflow", "absent.toml", "kimi-k3"), "absent.toml: no such file"),
+    ],
+)
+def test_an_error_says_what_to_do(kvplan: Any, args: tuple[str, ...], said: str) -> None:
+    assert kvplan(*args).stderr == f"kvplan: {said}\n"
+
+
+@pytest.mark.parametrize("risk", ["1", "1%", "1.0 %"])
+def test_a_risk_is_a_percentage(kvplan_json: Any, risk: str) -> None:
+    found = kvplan_json("frontier", "llama-3.1-8b", "--gpu", "H200:1", "--workload", "chat", "--risk", risk)
+    assert found["inputs"]["risk"] == 0.01
+
+
+def test_a_risk_of_words_is_refused(kvplan: Any) -> None:
+    done = kvplan("frontier", "llama-3.1-8b", "--gpu", "H200:1", "--risk", "low")
+    assert done.returncode == 2
+    assert "--risk" in done.stderr and "write for example 1 or 1%" in done.stderr

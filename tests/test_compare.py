@@ -2,14 +2,20 @@
 
 import csv
 import io
+import json
 from typing import Any
 
 import pytest
 
+from here_kit import here
 from kvplan.cases import product, read_cases
 from kvplan.compare import compare
 from kvplan.compare.figures import figures_of
 from kvplan.plan import plan
+
+
+def document_of(*words: str) -> Any:
+    return json.loads(here(*words, "--json").stdout)
 
 
 def test_figures_are_those_of_each_plan() -> None:
@@ -22,9 +28,9 @@ def test_figures_are_those_of_each_plan() -> None:
             assert (row["sequences"], row["low"], row["high"]) == (fit.sequences, fit.low, fit.high)
 
 
-def test_every_model_is_asked_about_the_maximum_of_the_others_that_it_reaches(kvplan_json: Any) -> None:
+def test_every_model_is_asked_about_the_maximum_of_the_others_that_it_reaches() -> None:
     """Kimi K3's maximum is 2^20 tokens, Qwen3-Next's 262,144, Llama 3.1's 131,072."""
-    document = kvplan_json("compare", "kimi-k3", "qwen3-next", "llama-3.1-8b")
+    document = document_of("compare", "kimi-k3", "qwen3-next", "llama-3.1-8b")
     lengths = {one["label"]: [row["context_tokens"] for row in one["contexts"]] for one in document["columns"]}
     assert lengths == {
         "kimi-k3": [131_072, 262_144, 1_048_576],
@@ -37,8 +43,8 @@ def test_every_model_is_asked_about_the_maximum_of_the_others_that_it_reaches(kv
     assert document["columns"][2]["baseline"] is None
 
 
-def test_one_model_on_several_gpus(kvplan: Any) -> None:
-    done = kvplan("compare", "kimi-k3", "--gpu", "B300:8, B200:8", "--kv-cache-dtype", "fp8")
+def test_one_model_on_several_gpus() -> None:
+    done = here("compare", "kimi-k3", "--gpu", "B300:8, B200:8", "--kv-cache-dtype", "fp8")
     lines = {line[:19].strip(): line[19:].split() for line in done.stdout.splitlines()}
     assert done.returncode == 0
     assert lines["binds at 1M"] == ["kv", "weights"]
@@ -46,41 +52,41 @@ def test_one_model_on_several_gpus(kvplan: Any) -> None:
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
 
 
-def test_a_refused_model_stays_in_the_table(kvplan: Any, kvplan_json: Any) -> None:
-    done = kvplan("compare", "kimi-k3", "no-such-model")
+def test_a_refused_model_stays_in_the_table() -> None:
+    done = here("compare", "kimi-k3", "no-such-model")
     assert done.returncode == 0 and "REFUSED    no-such-model: " in done.stdout
     assert "refused" in next(line for line in done.stdout.splitlines() if line.startswith("layers"))
-    document = kvplan_json("compare", "kimi-k3", "no-such-model")
+    document = document_of("compare", "kimi-k3", "no-such-model")
     assert [one["label"] for one in document["refused"]] == ["no-such-model"]
-    rows = list(csv.DictReader(io.StringIO(kvplan("compare", "kimi-k3", "no-such-model", "--csv").stdout)))
+    rows = list(csv.DictReader(io.StringIO(here("compare", "kimi-k3", "no-such-model", "--csv").stdout)))
     assert [row["label"] for row in rows] == ["kimi-k3", "kimi-k3", "no-such-model"]
     assert rows[0]["total_bytes"] == "4073250816" and "kvplan models list" in rows[-1]["refused"]
 
 
-def test_a_layout_that_one_model_cannot_have(kvplan_json: Any) -> None:
+def test_a_layout_that_one_model_cannot_have() -> None:
     """Qwen3-Next has 2 KV heads and 16 query heads; 96 heads of K3 split by 6."""
-    document = kvplan_json("compare", "kimi-k3", "qwen3-next", "--tp", "6", "--gpu", "B300:6")
+    document = document_of("compare", "kimi-k3", "qwen3-next", "--tp", "6", "--gpu", "B300:6")
     assert [one["label"] for one in document["columns"]] == ["kimi-k3"]
     assert "--tp 6" in document["refused"][0]["reason"]
 
 
 @pytest.mark.parametrize("words", [("no-such-model",), ("nosuch-1", "nosuch-2"), ("kimi-k3", "--gpu", "nosuch"), ()])
-def test_nothing_to_show(kvplan: Any, words: tuple[str, ...]) -> None:
-    done = kvplan("compare", *words)
+def test_nothing_to_show(words: tuple[str, ...]) -> None:
+    done = here("compare", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("kvplan: ") and done.stderr.count("\n") == 1
 
 
-def test_many_models_become_rows_in_eighty_columns(kvplan: Any) -> None:
+def test_many_models_become_rows_in_eighty_columns() -> None:
     models = ("kimi-k3", "kimi-linear", "qwen3-next", "jamba-1.5-large", "llama-3.1-8b", "deepseek-v4-pro", "kimi-k2")
-    done = kvplan("compare", *models, "--gpu", "B300:8")
+    done = here("compare", *models, "--gpu", "B300:8")
     assert done.returncode == 0
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
     assert done.stdout.count("\nkimi-linear ") > 3
 
 
-def test_markdown(kvplan: Any) -> None:
-    assert "| bytes per token | 27,648 | 8,064 |" in kvplan("compare", "kimi-k3", "kimi-linear", "--markdown").stdout
+def test_markdown() -> None:
+    assert "| bytes per token | 27,648 | 8,064 |" in here("compare", "kimi-k3", "kimi-linear", "--markdown").stdout
 
 
 def test_lengths_beyond_a_model_are_left_out_for_it_alone() -> None:
@@ -96,3 +102,22 @@ def test_labels_say_what_differs() -> None:
     both = product([*one, ("kimi-linear", {}, ())], ["a", "b"])
     assert [column.label for column in both] == ["kimi-k3, a", "kimi-k3, b", "kimi-linear, a", "kimi-linear, b"]
     assert both[1].flags == {"gpu": "b"}
+
+
+def test_a_calibration_puts_times_beside_each_other_and_the_same_as_estimate() -> None:
+    """A step at what fits, and a cold first token; nothing where not one sequence fits."""
+    words = ("--calibration", "h200", "--context", "128K")
+    rows = [one["contexts"][0] for one in document_of("compare", "kimi-linear", "--gpu", "H200,L4", *words)["columns"]]
+    alone = document_of("estimate", "kimi-linear", "--gpu", "H200", *words)["latency"]
+    assert rows[0]["tpot_ms"] == alone["decode"][-1]["tpot_ms"]
+    assert rows[0]["ttft_s"] == alone["first_token"][-1]["cold_s"]
+    assert (rows[1]["sequences"], rows[1]["tpot_ms"], rows[1]["ttft_s"]) == (0, None, None)
+    text = here("compare", "kimi-linear", "--gpu", "H200", *words).stdout
+    assert "ms a token at 128K" in text and "s to first at 128K" in text
+    table = here("compare", "kimi-linear", "--gpu", "H200", *words, "--csv").stdout
+    assert float(next(csv.DictReader(io.StringIO(table)))["tpot_ms_low"]) == rows[0]["tpot_ms"]["low"]
+
+
+def test_commas_alone_name_no_gpu() -> None:
+    done = here("compare", "kimi-linear", "--gpu", " ,")
+    assert (done.returncode, done.stdout) == (2, "") and "--gpu names no GPU" in done.stderr

@@ -3,6 +3,8 @@
 import importlib.util
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -117,3 +119,22 @@ def test_the_skill_file_has_what_an_agent_looks_for() -> None:
             name = " ".join(shlex.split(command)[:2])
             known = command_pages.commands()
             assert name in known or name.split()[0] in known, command
+
+
+BLOCKS = {
+    page: [line for block in re.findall(r"^```bash\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+           for line in block.splitlines() if line.startswith("kvplan ")]
+    for page in sorted(DOCS.rglob("*.md"))
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("page", [page for page, lines in BLOCKS.items() if lines], ids=lambda page: page.stem)
+def test_what_a_page_says_to_type_runs(page: Path, tmp_path: Path) -> None:
+    """In order and as pasted, beside the examples; a valid no is an answer. A report takes seconds: tests/pages."""
+    shutil.copytree(DOCS / "examples", tmp_path, dirs_exist_ok=True)
+    for line in BLOCKS[page]:
+        if line.startswith("kvplan report"):
+            continue
+        command = line.replace("kvplan ", f"{shlex.quote(sys.executable)} -m kvplan ", 1)
+        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 1, 4), f"{line}\n{done.stderr}"

@@ -116,6 +116,14 @@ def test_rules_older_than_half_a_year_are_said_to_be() -> None:
     assert "2025-10-04" in str(facts.age_warning(date(2026, 11, 29)))
 
 
+@pytest.mark.parametrize(("engine", "newer", "known"), [("vllm", "9.9", "0.28"), ("sglang", "0.6.0", "0.5.20")])
+def test_a_release_that_nobody_has_read_warns(engine: str, newer: str, known: str) -> None:
+    assert f"{newer} is newer than any release read" in str(
+        engine_facts.engine_facts(engine, newer).newer_warning(newer)
+    )
+    assert engine_facts.engine_facts(engine, known).newer_warning(known) is None
+
+
 def test_the_screen_fits_eighty_columns_but_for_addresses(kvplan: Any) -> None:
     for args in (("list",), ("show", "sglang"), ("show", "vllm", "--engine-version", "0.28")):
         done = kvplan("engines", *args)

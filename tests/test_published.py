@@ -16,6 +16,10 @@ KDA = COMMON | {"framework": "VLLM", "op_name": "kda", "head_k_dim": 128, "head_
 DECODE = KDA | {"kernel_source": "fused_recurrent_kda_packed_decode", "phase": "generation", "num_v_heads": 96}
 MLA = COMMON | {"framework": "SGLang", "kernel_source": "flash_attention", "isl": 1, "num_heads": 16}
 NCCL = COMMON | {"framework": "TRTLLM", "kernel_source": "NCCL", "num_gpus": 2, "message_size": 1024}
+EXPERTS = COMMON | {
+    "framework": "VLLM", "kernel_source": "marlin", "moe_dtype": "int4_wo", "hidden_size": 7168, "inter_size": 2048,
+    "topk": 8, "num_experts": 384, "moe_tp_size": 1, "moe_ep_size": 1, "distribution": "balanced",
+}  # fmt: skip
 ROWS: dict[str, list[dict[str, Any]]] = {
     "kda/vllm/0.1.dev19262/kda": [
         DECODE | {"batch_size": 128, "latency": 0.4019},
@@ -40,7 +44,13 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         COMMON | {"framework": "VLLM", "kernel_source": "torch.nn.functional.linear", "gemm_dtype": "bfloat16"}
         | {"m": m, "n": 4096, "k": 7168, "latency": 0.02} for m in (16, 17)
     ],
-    "moe/vllm/0.24.0/moe": [{"latency": 1.0}, {"latency": 2.0}],
+    "moe/vllm/0.24.0/moe": [
+        EXPERTS | {"num_tokens": 8, "latency": 0.497},
+        EXPERTS | {"num_tokens": 128, "latency": 2.5},
+        EXPERTS | {"num_tokens": 128, "distribution": "power_law_1.2", "latency": 2.0},
+        EXPERTS | {"num_tokens": 128, "moe_ep_size": 2, "latency": 2.0},
+    ],
+    "mla/vllm/0.24.0/mla_bmm": [{"latency": 1.0}, {"latency": 2.0}],
 }  # fmt: skip
 
 
@@ -58,7 +68,12 @@ def folder(tmp_path: Path) -> Path:
 def test_rows_become_samples_of_their_owner(folder: Path) -> None:
     document = import_system("h200_sxm", folder, 7168).document
     found = {(s["owner"], s["kernel"], s.get("batch", s.get("tokens"))): s for s in document["samples"]}
-    assert len(found) == 6
+    assert len(found) == 7
+    experts = [sample for sample in document["samples"] if sample["kernel"] == "moe"]
+    assert [(one["experts"], one["tokens_each"], one["rows"], one["columns"]) for one in experts] == [
+        (64, 1, 6144, 7168), (384, 1024 / 384, 6144, 7168),
+    ]  # fmt: skip
+    assert experts[0]["bytes"] == 64 * 3 * 2048 * 7168 // 2 + 64 * 3 * 2048 * 7168 // 32 * 2  # int4, a bf16 scale in 32
     decode = found["vllm", "kda_decode", 128]
     assert decode["median_s"] == pytest.approx(401.9e-6)
     assert decode["bytes"] == 128 * 96 * (2 * 128 * 128 * 4 + 1282)  # state read and written, and 1,282 of token I/O
@@ -73,7 +88,10 @@ def test_rows_become_samples_of_their_owner(folder: Path) -> None:
 
 def test_what_has_no_kernel_of_ours_is_counted_by_name(folder: Path) -> None:
     refused = import_system("h200_sxm", folder).refused
-    assert refused["moe: router and both products of the routed experts in one kernel"] == 2
+    assert refused["mla_bmm: the absorbed products alone, in batches by head"] == 2
+    assert refused["moe: experts chosen as power_law_1.2"] == 1
+    assert refused["moe: a rank of several, whose share of the tokens is not told"] == 1
+    assert refused["moe: left out; --hidden WIDTH takes those of it"] == 2
     assert refused["kda verify: several speculative tokens a sequence"] == 1
     assert refused["kda fused_kda_decode: convolution, recurrence and norm in one kernel"] == 1
     assert refused["context_mla of SGLang: heads of 576 and 512, absorbed, on Hopper"] == 1

@@ -44,6 +44,12 @@ def test_a_reader_that_leaves_ends_the_command_in_silence() -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_verdict_outlives_its_reader() -> None:
+    """A gate whose output goes to `head` still says no: what is buffered is written when the answer is known."""
+    done = through_shell("| true", "estimate", "kimi-k3", "--gpu", "H200", PYTHONUNBUFFERED="")
+    assert (done.returncode, done.stderr) == (1, "")
+
+
 def test_ascii_terminals_get_ascii() -> None:
     done = through_shell("", *ON_B300, "--explain", PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr

@@ -44,6 +44,14 @@ def test_more_gpus_than_a_node_holds_are_more_nodes() -> None:
     assert _gained(verdict).startswith(" On 4 nodes of 8x H100: ")
 
 
+def test_further_nodes_may_be_stages() -> None:
+    """1,453.64 GiB over 16 H200 are 91 GiB each: two nodes do, in stages; vLLM pads MXFP4 experts cut 16 ways."""
+    verdict = plan("kimi-k3", gpu="H200:8", context="128K").verdict
+    assert verdict is not None
+    assert verdict.try_[-1].flags == "--gpu h200:8 --nodes 2 --tp 8 --pp 2"
+    assert _gained(verdict).startswith(" On 2 nodes of 8x H200: ")
+
+
 def test_auto_means_every_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu, "_ask_driver", lambda: [["NVIDIA H200", "143771", "600"]] * 4)
     layout = {}

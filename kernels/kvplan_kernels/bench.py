@@ -160,5 +160,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 3
         return run_suite(options, " ".join(["python -m kvplan_kernels", *arguments]))
     except (OSError, ValueError) as error:
-        print(error, file=sys.stderr)
+        where = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else error
+        print(where, file=sys.stderr)
         return 2

@@ -69,7 +69,7 @@ def _checkpoints(
         typer.Option("--prefill-tokens-per-s", "--prefill-rate", help="Of a replica, at every length."),
     ] = None,
     byte_price: Annotated[float | None, typer.Option(help="Of snapshots, per GB and hour.")] = None,
-    gpu_price: Annotated[float | None, typer.Option(help="Of a replica, per hour.")] = None,
+    gpu_price: Annotated[str | None, typer.Option(metavar="X/h", help="Of one GPU: 3.5/h, or B300=6/h.")] = None,
     json: _Json = False,
     **flags: object,
 ) -> None:

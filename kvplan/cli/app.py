@@ -95,8 +95,9 @@ def main() -> None:
     """Run the command line; every failure is one line on stderr and an exit code."""
     if not streams.prepare():
         _fail("standard output is closed, so there is nowhere to answer", COULD_NOT_RUN)
+    code = YES
     try:
-        code = app(standalone_mode=False)
+        code = app(prog_name="kvplan", standalone_mode=False)
         sys.stdout.flush()
     except KvplanError as error:
         _fail(str(error), error.exit_code)
@@ -104,11 +105,11 @@ def main() -> None:
         if type(error).__name__ == "NoArgsIsHelpError":  # a group named alone; typer exports no name for it
             print(error)
             sys.exit(YES)
-        _fail(getattr(error, "format_message", error.__str__)(), COULD_NOT_RUN)
+        _fail(_usage(error), COULD_NOT_RUN)
     except (KeyboardInterrupt, typer.Abort):
         streams.leave(130)
     except (OSError, SystemExit) as error:
-        _stopped(error)
+        _stopped(error, code)
     except Exception as error:
         if "--verbose" in sys.argv:
             sys.excepthook(type(error), error, error.__traceback__)
@@ -116,17 +117,27 @@ def main() -> None:
     sys.exit(code)
 
 
-def _stopped(error: OSError | SystemExit) -> NoReturn:
-    """A reader that has gone away ends the command in silence; typer makes an exit of its own of that."""
+def _stopped(error: OSError | SystemExit, code: int) -> NoReturn:
+    """A reader that has gone away ends the command in silence, with its verdict where that was reached before.
+
+    Typer makes an exit of its own of that.
+    """
     gone = isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError)
     if isinstance(error, SystemExit) and not gone:
         raise error
     streams.silence(sys.stdout)
     if gone:
-        streams.leave(YES)
+        streams.leave(code)
     _fail(
         f"{getattr(error, 'filename', None) or 'standard output'}: {getattr(error, 'strerror', error)}", COULD_NOT_RUN
     )
+
+
+def _usage(error: Any) -> str:
+    """What was typed wrongly, and which help shows how it is right."""
+    said: str = getattr(error, "format_message", error.__str__)().rstrip(".")
+    path = getattr(getattr(error, "ctx", None), "command_path", None)
+    return f"{said}; `{path} --help` shows what it takes" if path else said
 
 
 def _where(error: Exception) -> str:

@@ -4,7 +4,9 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Measured kernel times by GPU.", no_args_is_help=True)
+from kvplan.cli.sentences import Sentences
+
+app = typer.Typer(cls=Sentences, help="Measured kernel times by GPU.", no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 
 
@@ -56,7 +58,7 @@ def check_command(
 ) -> None:
     """How far times from a calibration can be trusted: samples it never saw, and times that others published.
 
-    Exit code: 0 within the goals, 1 beyond them or a published time outside of its interval, 2 could not run.
+    Exit code: 0 within the goals, 1 beyond them or a published time missed without a reason, 2 could not run.
     """
     from kvplan.errors import NO, YES
     from kvplan.trust import show_check
@@ -82,7 +84,7 @@ def import_command(
     source: Annotated[str, typer.Argument(help="Whose tables: aiconfigurator (the package aiconfigurator-core).")],
     system: Annotated[str, typer.Option(help="A system of theirs, such as h200_sxm.")],
     folder: Annotated[str | None, typer.Option("--from", help="Its folder systems/data, if not installed.")] = None,
-    hidden: Annotated[int | None, typer.Option(help="Take GEMMs with this width on one side.", min=1)] = None,
+    hidden: Annotated[int | None, typer.Option(help="Take GEMMs and experts of this width.", min=1)] = None,
     out: Annotated[str | None, typer.Option(help="The calibration to write; default in your data directory.")] = None,
     json: Json = False,
 ) -> None:

@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from kvplan.cli import complete
+from kvplan.cli.sentences import Sentences
 
-app = typer.Typer(help="Published claims, re-derived, each with a verdict.", no_args_is_help=True)
+app = typer.Typer(cls=Sentences, help="Published claims, re-derived, each with a verdict.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 

@@ -26,14 +26,14 @@ def command(
 
     What cannot be worked out stays in the table with its reason. Exit code: 0 done, 2 nothing could be worked out.
     """
-    from kvplan.cases import product
+    from kvplan.cases import gpus_named, product
     from kvplan.compare import compare
     from kvplan.compare.screen import show_comparison
     from kvplan.show import output_form
 
     form = output_form(json=json, csv=csv, markdown=markdown, explain=False)
     own = {name: value for name, value in (("context", context), ("baseline", baseline)) if value is not None}
-    gpus = [name.strip() for name in str(flags.pop("gpu", "")).split(",") if name.strip()]
+    gpus = gpus_named(str(flags.pop("gpu"))) if "gpu" in flags else []
     read = resolve_each(ctx, models, own | flags)
     inputs = (
         {"models": [name if isinstance(name, str) else name.name for name, _, _ in read], "gpu": gpus} | own | flags

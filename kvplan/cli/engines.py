@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kvplan.cli.sentences import Sentences
+
 if TYPE_CHECKING:
     from kvplan.engine_facts import EngineFacts, Rule
     from kvplan.tables import Table
 
-app = typer.Typer(help="The engines whose memory rules kvplan follows.", no_args_is_help=True)
+app = typer.Typer(cls=Sentences, help="The engines whose memory rules kvplan follows.", no_args_is_help=True)
 
 _LABELS = {"dcp": "DCP"}
 
@@ -44,8 +46,9 @@ def show_command(
         raise UsageError("--engine-version needs the engine's name, for example `kvplan engines show vllm`")
     found = list_engine_facts() if name is None else [engine_facts(name.lower(), engine_version)]
     for facts in found:
-        if warning := facts.age_warning(date.today()):
-            print(f"kvplan: warning: {warning}", file=sys.stderr)
+        for warning in (facts.newer_warning(engine_version), facts.age_warning(date.today())):
+            if warning:
+                print(f"kvplan: warning: {warning}", file=sys.stderr)
     if json:
         _print_json(found, {"name": name, "engine_version": engine_version})
         return

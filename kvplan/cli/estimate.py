@@ -224,14 +224,16 @@ def command(
     made = plan(chosen, notes=notes, **flags)
     show_plan(made, form, explain=explain)
     if made.engine is not None and made.engine["name"] != "ideal":
-        _warn_of_old_rules(made.engine["name"], flags.get("engine_version"))
+        _warn_of_rules(made.engine["name"], flags.get("engine_version"))
     raise typer.Exit(exit_code(made))
 
 
-def _warn_of_old_rules(engine: str, version: str | None) -> None:
+def _warn_of_rules(engine: str, version: str | None) -> None:
     from datetime import date
 
     from kvplan.engine_facts import engine_facts
 
-    if warning := engine_facts(engine, version).age_warning(date.today()):
-        typer.echo(f"kvplan: warning: {warning}", err=True)
+    facts = engine_facts(engine, version)
+    for warning in (facts.newer_warning(version), facts.age_warning(date.today())):
+        if warning:
+            typer.echo(f"kvplan: warning: {warning}", err=True)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kvplan.cli import complete
+from kvplan.cli.percent import percent
 
 if TYPE_CHECKING:
     from kvplan.agents.frontier import Frontier
@@ -19,7 +20,9 @@ def command(
     *,
     model: _Model = None,
     sessions: Annotated[int | None, typer.Option(min=1, max=1 << 30, help="Sessions open at once.")] = None,
-    risk: Annotated[float, typer.Option(help="Per cent of risk that a replica's pool overflows.")] = 1.0,
+    risk: Annotated[
+        float, typer.Option(parser=percent, metavar="PERCENT", help="Risk that a replica's pool overflows: 1 or 1%.")
+    ] = 1.0,
     spare: Annotated[int, typer.Option(min=0, max=1 << 16, help="Groups that may be lost without losing any.")] = 0,
     gpu_price: Annotated[
         str | None, typer.Option(metavar="X/h", help="Of each GPU and hour: 3.5/h, or H200=3.5/h,B300=6/h.")

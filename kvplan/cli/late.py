@@ -8,12 +8,13 @@ from typer.core import TyperGroup
 
 from kvplan.cli.deployed import deployed
 from kvplan.cli.launched import LaunchCommand
+from kvplan.cli.sentences import Sentences
 
 
 def with_late(commands: dict[str, Callable[..., None]]) -> type[TyperGroup]:
     """A group that has these commands beside its own."""
 
-    class Group(TyperGroup):
+    class Group(Sentences):
         def list_commands(self, ctx: Any) -> list[str]:
             own = super().list_commands(ctx)
             return [*own, *(name for name in commands if name not in own)]

@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from kvplan.cli import complete
+from kvplan.cli.sentences import Sentences
 
-app = typer.Typer(help="The models that kvplan knows by name.", no_args_is_help=True)
+app = typer.Typer(cls=Sentences, help="The models that kvplan knows by name.", no_args_is_help=True)
 
 
 @app.command("list")

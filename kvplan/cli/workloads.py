@@ -5,8 +5,11 @@ from typing import Annotated
 import typer
 
 from kvplan.cli import complete
+from kvplan.cli.sentences import Sentences
 
-app = typer.Typer(help="How agents and chats use a model: bundled profiles, and traces.", no_args_is_help=True)
+app = typer.Typer(
+    cls=Sentences, help="How agents and chats use a model: bundled profiles, and traces.", no_args_is_help=True
+)
 _Json = Annotated[bool, typer.Option("--json", help="One JSON document.")]
 
 

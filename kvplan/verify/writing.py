@@ -47,9 +47,9 @@ def save_overhead(case: Case, report: Report) -> Path:
         raise UsageError("--save needs the engine's version, which the log does not print")
     weights, pool = facts.smallest("weights"), facts.smallest("pool")
     if weights is None or pool is None:
-        raise UsageError(
-            "--save needs the log's weights and pool; the log prints " + ("neither" if weights is pool else "one")
-        )
+        lines = {"weights (`Model loading took`)": weights, "pool (`Available KV cache memory`)": pool}
+        absent = " and no ".join(name for name, figure in lines.items() if figure is None)
+        raise UsageError(f"--save needs the log's weights and pool; the log prints no {absent}")
     share = float(case.flags.get("gpu_memory_utilization") or _default_share(case))
     total = gpu.engine_memory_bytes
     other = int(total * share) - weights.bytes - pool.bytes

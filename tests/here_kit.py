@@ -1,0 +1,26 @@
+"""The command line in the process of the tests: what a user sees, without the second that a new process takes."""
+
+import contextlib
+import io
+import os
+import sys
+from pathlib import Path
+from subprocess import CompletedProcess
+from unittest import mock
+
+from kvplan.cli.app import main
+
+
+def here(*words: str, cwd: Path | None = None) -> "CompletedProcess[str]":
+    """Run `kvplan WORDS`; the standard streams are text, as where they are piped."""
+    out, err, before = io.StringIO(), io.StringIO(), Path.cwd()
+    typed = mock.patch.object(sys, "argv", ["kvplan", *words])
+    with typed, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            os.chdir(cwd or before)
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 0
+        finally:
+            os.chdir(before)
+    return CompletedProcess(list(words), code, out.getvalue(), err.getvalue())

@@ -9,6 +9,10 @@ from kvplan.profiles import load, paths
 from kvplan_kernels.calibration import PRECISION_SCHEMA, SCHEMA, key
 
 _TABLES = ("device", "versions", "source")
+_NEEDED = ("owner", "kernel", "median_s", "bytes", "flops", "roof")
+_NEEDED_BY = {"move": ("how", "p10_s"), "matmul": ("p10_s",)}
+_WORDS = ("owner", "kernel", "roof", "source", "format", "state", "layout", "gate", "cache", "how")
+_LONGEST_WORD, _LARGEST = 100, 1e18
 _GRAPH_S = 15e-6
 """Below this the launch of a graph, about 4 us, is more than a quarter of a published time."""
 
@@ -31,9 +35,12 @@ def find_calibration(name: str) -> dict[str, Any]:
         if not isinstance(document.get(table), dict):
             raise ProfileError(f"{path}: the [{table}] table is missing")
     samples = document.get("samples", [])
-    if not isinstance(samples, list) or not all(isinstance(sample, dict) and _timed(sample) for sample in samples):
-        raise ProfileError(f"{path}: samples: each needs owner, kernel and a positive median_s")
-    return document
+    if not isinstance(samples, list):
+        raise ProfileError(f"{path}: samples: write each as a [[samples]] table")
+    for place, sample in enumerate(samples):
+        if wrong := _wrong(sample):
+            raise ProfileError(f"{path}: samples[{place}]{wrong}")
+    return document | {"samples": samples}
 
 
 def compare(one: dict[str, Any], other: dict[str, Any], any_owner: bool = False) -> list[dict[str, Any]]:
@@ -89,9 +96,24 @@ def find_precision(name: str) -> dict[str, Any]:
     return document
 
 
-def _timed(sample: dict[str, Any]) -> bool:
-    median = sample.get("median_s")
-    return {"owner", "kernel"} <= set(sample) and isinstance(median, int | float) and median > 0
+def _wrong(sample: object) -> str | None:
+    """What is wrong with a sample, beginning with its key; None for a good one."""
+    if not isinstance(sample, dict):
+        return ": not a table"
+    needs = (*_NEEDED, *_NEEDED_BY.get(str(sample.get("kernel")), ()))
+    if missing := [name for name in needs if name not in sample]:
+        return f": {missing[0]} is missing; a sample needs {', '.join(needs)}"
+    if sample.keys() & {"p10_s", "p90_s"} not in (set(), {"p10_s", "p90_s"}):
+        return ": p10_s and p90_s come together"
+    for name, value in sample.items():
+        said = repr(value)[:40]
+        if name in _WORDS and not (isinstance(value, str) and 0 < len(value) <= _LONGEST_WORD):
+            return f".{name}: {said} is no word"
+        if name not in _WORDS and (type(value) not in (int, float) or not 0 <= value <= _LARGEST):
+            return f".{name}: {said} is no number from 0 to {_LARGEST:.0e}"
+        if name.endswith("_s") and not value:
+            return f".{name}: a time is more than nothing"
+    return None
 
 
 def _summary(name: str, document: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from kvplan.capacity import Evaluation, evaluate
 from kvplan.deployment import Deployment, make_deployment
 from kvplan.document import Assumption, Plan
-from kvplan.errors import KvplanError
+from kvplan.errors import KvplanError, UsageError
 from kvplan.gpu import Gpu
 from kvplan.model import Model
 from kvplan.plan import DEFAULT_CONTEXT, plan, settle
@@ -49,6 +49,14 @@ class Refused:
 
     label: str
     reason: str
+
+
+def gpus_named(text: str) -> list[str]:
+    """`B300:8, H200` as its names. Raises UsageError where there is none."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise UsageError("--gpu names no GPU; write NAME or NAME:COUNT, with commas between several")
+    return names
 
 
 def product(

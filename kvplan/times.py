@@ -25,6 +25,8 @@ def time_lines(plan: Plan) -> list[str]:
     part = plan.latency
     if part is None:
         return []
+    if not part.decode:
+        return ["TIME       none: not one sequence can be held"]
     crossings = part.crossings
     lines = [f"TIME       calibration {part.calibration}: {part.says}"]
     if crossings.reads_equal_state_tokens:
@@ -38,7 +40,11 @@ def time_lines(plan: Plan) -> list[str]:
 
 def time_tables(plan: Plan) -> list[Table]:
     """A decode step by length and batch, and the time to the first token."""
-    return [] if plan.latency is None else [_steps(plan.latency), _firsts(plan.latency.first_token)]
+    return (
+        []
+        if plan.latency is None or not plan.latency.decode
+        else [_steps(plan.latency), _firsts(plan.latency.first_token)]
+    )
 
 
 def _steps(part: Times) -> Table:
@@ -61,8 +67,8 @@ def _firsts(rows: list[FirstToken]) -> Table:
 
 
 def term_tables(plan: Plan) -> list[Table]:
-    """Every term of the last row's step and of a cold prefill, at the longest length."""
-    if plan.latency is None:
+    """Every term of the last row's step and of a cold prefill, at the longest length that can be held."""
+    if plan.latency is None or not plan.latency.decode:
         return []
     columns = ("term", "kernels", "GB", "TFLOP", "ms", "from")
     return [

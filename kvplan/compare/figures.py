@@ -6,6 +6,7 @@ from typing import Any
 
 from kvplan import __version__
 from kvplan.cases import Asked, Case, Refused, read_cases
+from kvplan.document import Times
 
 SCHEMA = "kvplan.compare/1"
 
@@ -81,6 +82,7 @@ def figures_of(case: Case) -> dict[str, Any]:
                 "saving": row.saving,
                 "rank_bytes": ranks[row.context_tokens].total_bytes if row.context_tokens in ranks else None,
                 **_counts(capacity.get(row.context_tokens)),
+                **_times(made.latency, row.context_tokens, fits=_fits(capacity.get(row.context_tokens))),
             }
             for row in made.per_sequence
         ],
@@ -90,3 +92,22 @@ def figures_of(case: Case) -> dict[str, Any]:
 def _counts(row: Any) -> dict[str, Any]:
     names = ("sequences", "low", "high", "ideal", "deployment_sequences", "binds")
     return {name: getattr(row, name) if row is not None else None for name in names}
+
+
+def _fits(row: Any) -> bool:
+    return row is None or row.sequences > 0
+
+
+def _times(part: Times | None, tokens: int, *, fits: bool) -> dict[str, Any]:
+    """Milliseconds a token at the most sequences at once, seconds to the first token of a cold session.
+
+    Null where not one sequence fits.
+    """
+    if not fits:
+        return {"tpot_ms": None, "ttft_s": None}
+    steps = [row for row in part.decode if row.context_tokens == tokens] if part else []
+    firsts = [row for row in part.first_token if row.context_tokens == tokens] if part else []
+    return {
+        "tpot_ms": asdict(steps[-1].tpot_ms) if steps else None,
+        "ttft_s": asdict(firsts[-1].cold_s) if firsts else None,
+    }

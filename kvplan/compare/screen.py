@@ -4,11 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from kvplan.compare.figures import Comparison, figures_of
+from kvplan.document import Ends
 from kvplan.tables import WIDTH, Table, print_csv, print_json, print_markdown, print_text
+from kvplan.times import ranged
 from kvplan.units import format_gib, format_short, format_tokens
 
 MOST_COLUMNS = 6
 """Beyond so many, and where 80 columns are too few, the columns become rows."""
+_TIMES = ("tpot_ms", "ttft_s")
 _SILENT = ("", "refused", "beyond")
 
 
@@ -87,6 +90,8 @@ def _rows(contexts: list[int], columns: list[dict[str, Any]]) -> list[Row]:
             (f"fit at {at}", _at(tokens, _ranged)),
             (f"all replicas at {at}", _at(tokens, _everywhere)),
             (f"binds at {at}", _at(tokens, lambda row: row["binds"] or "")),
+            (f"ms a token at {at}", _at(tokens, lambda row: _timed(row["tpot_ms"]))),
+            (f"s to first at {at}", _at(tokens, lambda row: _timed(row["ttft_s"]))),
         ]
     return lines
 
@@ -114,6 +119,10 @@ def _ranged(row: dict[str, Any]) -> str:
     return f"{row['sequences']:,}" + ("" if row["low"] == row["high"] else f" ({row['low']:,}-{row['high']:,})")
 
 
+def _timed(ends: dict[str, Any] | None) -> str:
+    return ranged(Ends(**ends)) if ends else ""
+
+
 def _everywhere(row: dict[str, Any]) -> str:
     if row["sequences"] is None or row["deployment_sequences"] == row["sequences"]:
         return ""
@@ -129,6 +138,14 @@ def _csv_rows(found: Comparison) -> list[dict[str, Any]]:
         engine = whole.pop("engine") or {}
         whole["layers"] = " + ".join(f"{count} {kind}" for kind, count in whole["layers"].items())
         head = whole | {"gpus": layout.get("gpus"), "engine": engine.get("name")}
-        rows += [head | row | {"refused": None} for row in lengths]
+        rows += [head | _flat(row) | {"refused": None} for row in lengths]
     blank = dict.fromkeys(rows[0])
     return rows + [blank | {"label": one.label, "refused": one.reason} for one in found.refused]
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """The ends of a time as columns of their own."""
+    flat = {key: value for key, value in row.items() if key not in _TIMES}
+    for name in _TIMES:
+        flat |= {f"{name}_{end}": row[name][end] if row[name] else None for end in ("value", "low", "high")}
+    return flat

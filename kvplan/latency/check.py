@@ -67,6 +67,11 @@ class PublicPoint:
     high_s: float
     predicted_s: Interval
     basis: Basis
+    sequences: int = 0
+    """Of a decode step; 0 for a prefill."""
+    address: str = ""
+    note: str = ""
+    """What the prediction is known to leave out, where it misses."""
 
     @property
     def holds(self) -> bool:
@@ -137,16 +142,18 @@ def _at(ordered: Sequence[Guess], share: float) -> float:
 
 
 def public_points(name: str) -> list[PublicPoint]:
-    """Every published point, predicted with one calibration."""
+    """Every published point, predicted with one calibration: first tokens, then steps."""
     rows = [row for path in paths("points").values() for row in load(path).get("points", [])]
-    return [_point(row, name) for row in rows]
+    return [_point(row, name) for row in sorted(rows, key=lambda row: "sequences" in row)]
 
 
 def _point(row: dict[str, Any], name: str) -> PublicPoint:
     deployment = make_deployment(**row["flags"])
     gpu = find_gpu(gpu_and_count(row["flags"]["gpu"])[0])
     clock = make_clock(resolve(row["model"]), deployment, gpu, name)
+    batch, tokens = row.get("sequences"), row["tokens"]
+    predicted = clock.decode_step_s(batch, tokens) if batch else clock.prefill_s(tokens, 0)
     return PublicPoint(
-        row["what"], row["model"], row["flags"]["gpu"], row["source"], row["low_s"], row["high_s"],
-        clock.prefill_s(row["tokens"], 0), clock.basis,
+        row["what"], row["model"], row["flags"]["gpu"], row["source"], row["low_s"], row["high_s"], predicted,
+        clock.basis, batch or 0, row.get("address", ""), row.get("note", ""),
     )  # fmt: skip

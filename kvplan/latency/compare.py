@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from kvplan.interval import Interval, weakest
+from kvplan.interval import Interval, total, weakest
+from kvplan.latency.grid import REPEAT
 from kvplan.latency.meter import Term
 
 _Ends = tuple[tuple[float, float], ...]
@@ -11,8 +12,8 @@ _Ends = tuple[tuple[float, float], ...]
 def times_faster(own: Sequence[Term], other: Sequence[Term]) -> Interval:
     """Seconds of `other` over seconds of `own`.
 
-    Terms of one name are read from the same tables, so both are at their slow or both at their fast end; terms of
-    different names are independent.
+    Terms of one name are read from the same tables, so both are at their slow, middle or fast end, and where they
+    differ their ratio is off by a repeat of one measurement; terms of different names are independent.
     """
     names = list(dict.fromkeys(term.name for term in (*own, *other)))
     ends = [_ends(name, own, other) for name in names]
@@ -23,12 +24,12 @@ def times_faster(own: Sequence[Term], other: Sequence[Term]) -> Interval:
 
 
 def _ends(name: str, own: Sequence[Term], other: Sequence[Term]) -> _Ends:
-    """(own, other) seconds of one name at the fast and at the slow end."""
-    mine, theirs = ([term.seconds for term in side if term.name == name] for side in (own, other))
-    return (
-        (sum(one.low for one in mine), sum(one.low for one in theirs)),
-        (sum(one.high for one in mine), sum(one.high for one in theirs)),
-    )
+    """(own, other) seconds of one name at the fast end, in the middle and at the slow end."""
+    mine, theirs = (total(term.seconds for term in side if term.name == name) for side in (own, other))
+    pairs = ((mine.low, theirs.low), (mine.value, theirs.value), (mine.high, theirs.high))
+    if mine == theirs:
+        return pairs
+    return tuple((a * (1 - off), b * (1 + off)) for a, b in pairs for off in (-REPEAT / 2, REPEAT / 2))
 
 
 def _extreme(ends: Sequence[_Ends], start: float, sign: int) -> float:

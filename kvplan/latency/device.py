@@ -12,8 +12,8 @@ from kvplan.profiles import paths
 
 AUTO = "auto"
 DATASHEET = "datasheet"
-_BESIDE = r"-(x\d+|peers)"
-"""Files that belong to a calibration: collectives on several GPUs of the kind, and other owners' kernels."""
+_BESIDE = r"-(x\d+|peers|experts)"
+"""Files that belong to a calibration: collectives on several GPUs, other owners' kernels, engines' routed experts."""
 
 
 @dataclass(frozen=True, slots=True)

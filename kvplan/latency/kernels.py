@@ -11,6 +11,8 @@ from typing import Any
 Shape = Mapping[str, Any]
 _KEY, _VALUE = 128, 128
 """Key and value width of a KDA head."""
+EXPERT_BYTES = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1.0 + 4 / 128**2, "mxfp4": 17 / 32, "int4": 0.5 + 2 / 32}
+"""Bytes of an element of an expert's matrices with its scales, by the format that was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,11 @@ def _grouped(shape: Shape) -> Work:
     return Work(2 * size, 2 * shape["tokens_each"] * size)
 
 
+def _experts(shape: Shape) -> Work:
+    size = shape["experts"] * shape["rows"] * shape["columns"]
+    return Work(EXPERT_BYTES[shape["format"]] * size, 2 * shape["tokens_each"] * size)
+
+
 def _streamed(shape: Shape) -> float:
     return float(2 * shape["positions"] * shape["rows"] * shape["columns"])
 
@@ -118,6 +125,18 @@ def _collective(times: int) -> Kernel:
     return Kernel({**_plain("ranks"), "message": message}, work, example, {})
 
 
+def _by_experts(work: Callable[[Shape], Work]) -> Kernel:
+    """Products with the experts that are touched, each with as many tokens."""
+
+    def elements(shape: Shape) -> float:
+        return float(shape["experts"] * shape["rows"] * shape["columns"])
+
+    def example(at: Mapping[str, float]) -> dict[str, float]:
+        return {"tokens_each": at["tokens_each"], "experts": 1, "rows": at["elements"], "columns": 1}
+
+    return Kernel({**_plain("tokens_each"), "elements": elements}, work, example, {})
+
+
 KERNELS: dict[str, Kernel] = {
     "kda_decode": Kernel(_plain("heads", "batch"), _kda_decode, _same, {"layout": "vk"}),
     "short_conv": Kernel(_plain("heads", "batch"), _short_conv, _same, {}),
@@ -138,15 +157,8 @@ KERNELS: dict[str, Kernel] = {
         lambda at: {"tokens": at["tokens"], "rows": at["elements"], "columns": 1},
         {},
     ),
-    "grouped_gemm": Kernel(
-        {
-            **_plain("tokens_each"),
-            "elements": lambda shape: float(shape["experts"] * shape["rows"] * shape["columns"]),
-        },
-        _grouped,
-        lambda at: {"tokens_each": at["tokens_each"], "experts": 1, "rows": at["elements"], "columns": 1},
-        {},
-    ),
+    "grouped_gemm": _by_experts(_grouped),
+    "moe": _by_experts(_experts),
     "weights": Kernel(
         {"bytes": _streamed},
         lambda shape: Work(_streamed(shape)),

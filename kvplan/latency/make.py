@@ -28,6 +28,9 @@ from kvplan.weights import stage_parts
 CHUNK_TOKENS = 8192
 OTHER_KERNELS = 8
 GEMM_EFFICIENCY = 0.75
+_OTHERS = "norms, gates and copies that are not measured"
+_EFFICIENCY = "of the roof, for matrix products that are not measured"
+_CHUNK = "tokens of a prompt that go through the model at once"
 _TABLES: dict[tuple[tuple[str, ...], str], tuple[list[dict[str, Any]], Tables]] = {}
 
 
@@ -121,15 +124,16 @@ def _stated(
         "bounds": f"bounds alone: {_unmeasured(chosen, gpu, spread)}",
     }[basis]
 
-    def stated(name: str, value: float, *flags: str) -> Assumption:
+    def stated(name: str, value: float, what: str, *flags: str) -> Assumption:
         given = any(getattr(deployment, flag) is not None for flag in flags)
-        return Assumption(name, value, "given" if given else "assumed", f"--{flags[0].replace('_', '-')}")
+        said = f"{what} (--{flags[0].replace('_', '-')})"
+        return Assumption(name, value, "given" if given else "assumed", said)
 
     return [
         Assumption("calibration", chosen.title, "given" if deployment.calibration else "derived", why),
-        stated("other_kernels_per_layer", guesses.other_kernels, "other_kernels_per_layer"),
-        stated("gemm_efficiency", guesses.gemm_efficiency, "gemm_efficiency"),
-        stated("prefill_chunk_tokens", guesses.chunk_tokens, "max_num_batched_tokens", "chunked_prefill_size"),
+        stated("other_kernels_per_layer", guesses.other_kernels, _OTHERS, "other_kernels_per_layer"),
+        stated("gemm_efficiency", guesses.gemm_efficiency, _EFFICIENCY, "gemm_efficiency"),
+        stated("prefill_chunk_tokens", guesses.chunk_tokens, _CHUNK, "max_num_batched_tokens", "chunked_prefill_size"),
         Assumption("routing", "even", "assumed", "experts chosen alike often; the low end takes off what skew would"),
         Assumption("host_time", "none", "assumed", "scheduling, sampling and tokenising on the host are not counted"),
     ]

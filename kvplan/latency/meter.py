@@ -12,6 +12,8 @@ from kvplan.latency.tables import Reading, Tables
 Basis = Literal["measured", "scaled", "bounds"]
 _DATASHEET = ((3e-6, 0.6), (1e-6, 0.95), (10e-6, 0.3))
 """Start of a kernel and the share of the datasheet's rate that it reaches: best guess, fast end, slow end."""
+_FROM_MEMORY = frozenset({"gemm", "grouped_gemm", "moe", "weights", "experts", "kda_decode", "mla_decode"})
+"""Kernels whose bytes are weights, states or caches, of which a step moves more than any L2 holds."""
 SCALED = 0.15
 """What a time gains on both sides when it is carried to another card of the same architecture."""
 
@@ -46,7 +48,15 @@ class Meter:
         work = KERNELS[kernel].work(whole)
         known = self.tables.knows(kernel, whole)
         reading = self.tables.seconds(kernel, **shape) if known else self._by_datasheet(kernel, work)
-        return self.carried(reading if stand_in is None else reading.widened(*stand_in), work)
+        carried = self.carried(reading if stand_in is None else reading.widened(*stand_in), work)
+        from_memory = kernel in _FROM_MEMORY or shape.get("how") == "read"
+        return self._possible(carried, work.bytes) if from_memory else carried
+
+    def _possible(self, reading: Reading, size: float) -> Reading:
+        """The fast end no faster than the datasheet's memory: a step reads these bytes once, never from the L2."""
+        seconds, least = reading.seconds, size / self.gpu.bandwidth_bytes_per_s
+        low = min(seconds.value, max(seconds.low, least))
+        return replace(reading, seconds=replace(seconds, low=low))
 
     def _by_datasheet(self, kernel: str, work: Work) -> Reading:
         moved = work.bytes / self.measured_on.bandwidth_bytes_per_s

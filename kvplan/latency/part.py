@@ -25,31 +25,45 @@ _REPLAY = {
 def time_part(
     model: Model, deployment: Deployment, gpu: Gpu | None, contexts: list[int], capacity: tuple[Capacity, ...]
 ) -> tuple[Times, list[Assumption]]:
-    """The plan's `latency`, and what it rests on. Raises UsageError without a GPU, else as make_clock does."""
+    """The plan's `latency`, and what it rests on. Raises UsageError without a GPU, else as make_clock does.
+
+    Lengths of which not one sequence can be held have no times.
+    """
     if gpu is None:
-        raise UsageError("--calibration needs --gpu: times are those of a GPU")
+        asked = ("max_tpot_ms", "max_ttft_s", "calibration")
+        flag = next((name for name in asked if getattr(deployment, name)), asked[-1])
+        raise UsageError(f"--{flag.replace('_', '-')} needs --gpu: times are those of a GPU")
     clock = make_clock(model, deployment, gpu)
-    counts = {row.context_tokens: max(1, row.sequences) for row in capacity}
-    batches = {tokens: _batches(counts.get(tokens, 1)) for tokens in contexts}
-    replay, new, last = (deployment.snapshot_every or 0) // 2, deployment.new_tokens or NEW_TOKENS, contexts[-1]
+    rows = {row.context_tokens: row for row in capacity}
+    batches = {tokens: _batches(rows.get(tokens)) for tokens in contexts}
+    held = [tokens for tokens in contexts if batches[tokens]]
+    replay, new = (deployment.snapshot_every or 0) // 2, deployment.new_tokens or NEW_TOKENS
     part = Times(
         calibration=str(clock.assumptions[0].value),
         basis=clock.basis,
         says=clock.assumptions[0].source,
-        decode=[_step(clock, n, tokens) for tokens in contexts for n in batches[tokens]],
-        first_token=[_first(clock, tokens, replay, new) for tokens in contexts],
-        decode_terms=_terms(clock, clock.decode_terms(batches[last][-1], last)),
-        prefill_terms=_terms(clock, clock.prefill_terms(last)),
-        crossings=_crossings(clock, last),
+        decode=[_step(clock, n, tokens) for tokens in held for n in batches[tokens]],
+        first_token=[_first(clock, tokens, replay, new) for tokens in held],
+        decode_terms=_terms(clock, clock.decode_terms(batches[held[-1]][-1], held[-1])) if held else [],
+        prefill_terms=_terms(clock, clock.prefill_terms(held[-1])) if held else [],
+        crossings=_crossings(clock, (held or contexts)[-1]),
     )
     given = deployment.new_tokens is not None
-    resumed = Assumption("new_tokens", new, "given" if given else "assumed", "--new-tokens, of a resumed session")
+    resumed = Assumption(
+        "new_tokens", new, "given" if given else "assumed", "what a resumed session adds (--new-tokens)"
+    )
     replayed = Assumption("replay_tokens", replay, "derived" if replay else "assumed", _REPLAY[bool(replay)])
     return part, [*clock.assumptions, resumed, replayed]
 
 
-def _batches(most: int) -> list[int]:
-    """One sequence, some between, and as many as there may be."""
+def _batches(row: Capacity | None) -> list[int]:
+    """One sequence, some between, and as many as there may be; none where memory cannot hold one.
+
+    One that a limit on time alone rules out is held, and its time says by how much the limit is missed.
+    """
+    if row is not None and not row.high and row.binds not in ("tpot", "ttft"):
+        return []
+    most = max(1, row.sequences) if row else 1
     return sorted({most, *(count for count in _BATCHES if count < most)})
 
 

@@ -71,11 +71,12 @@ class Column:
         return len(rows)
 
     def _widths(self, columns: Sequence[str], rows: Sequence[Sequence[str]], size: float) -> list[float]:
-        """As wide as the cells; what is too much is taken from the widest, then from the next."""
-        widths = [
-            max(width_pt(cell, size, bold=place == 0) for place, cell in enumerate(cells))
-            for cells in zip(columns, *rows, strict=True)
-        ]
+        """As wide as the cells, heads in two lines where one is too much; then from the widest, then from the next."""
+        heads = [width_pt(name, size, bold=True) for name in columns]
+        cells = [max((width_pt(row[place], size) for row in rows), default=0.0) for place in range(len(columns))]
+        if sum(map(max, heads, cells)) + GAP_PT * (len(heads) - 1) > self.room_pt:
+            heads = [_halved(name, size) for name in columns]
+        widths = list(map(max, heads, cells))
         while (over := sum(widths) + GAP_PT * (len(widths) - 1) - self.room_pt) > 0.01:
             first, second = sorted(widths, reverse=True)[:2] if len(widths) > 1 else (widths[0], 0.0)
             widest = widths.index(first)
@@ -96,3 +97,10 @@ class Column:
                 put(self.figure, x + width if right else x, y, line, size, bold=bold, right=right)
             x, height = x + width + GAP_PT, max(height, len(lines))
         self.y_pt -= (height - 1) * size * 1.25 + size * _LEADING
+
+
+def _halved(head: str, size: float) -> float:
+    """The least width at which a head has two lines."""
+    words = head.split()
+    parts = [(" ".join(words[:place]), " ".join(words[place:])) for place in range(1, len(words))] or [(head, "")]
+    return min(max(width_pt(part, size, bold=True) for part in pair) for pair in parts)

@@ -13,23 +13,34 @@ from kvplan.sources.strict import reason, shown
 def replacing() -> Iterator[Callable[[Path], Path]]:
     """A function from a file to the hidden one beside it that is written first.
 
-    At the end of the block each takes its file's place; an error or Ctrl-C before that leaves nothing behind.
-    Raises SourceError where a folder cannot be written to.
+    At the end of the block each takes its file's place, and where that is a link that of the file it leads to; an error
+    or Ctrl-C before that leaves nothing behind. Raises SourceError, naming the file, where one cannot be written.
     """
     parts: dict[Path, Path] = {}
+    made: list[Path] = []
 
     def part_of(path: Path) -> Path:
-        parts[path] = path.with_name(f".{path.name}.{os.getpid()}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return parts[path]
+        target = Path(os.path.realpath(path))
+        if target.exists() and not target.is_file():
+            raise SourceError(f"{shown(path)}: not an ordinary file")
+        made.extend(one for one in target.parents if not one.exists())
+        target.parent.mkdir(parents=True, exist_ok=True)
+        parts[target] = target.with_name(f".{target.name}.{os.getpid()}")
+        parts[target].touch()
+        return parts[target]
 
     try:
         yield part_of
         for path, part in parts.items():
             os.replace(part, path)
     except OSError as error:
-        raise SourceError(f"{shown(Path(error.filename or '.'))}: {reason(error)}") from None
+        file = Path(error.filename or ".")
+        named = next((path for path, part in parts.items() if part == file), file)
+        raise SourceError(f"{shown(named)}: {reason(error)}") from None
     finally:
         for part in parts.values():
             with suppress(OSError):
                 part.unlink()
+        for folder in made:
+            with suppress(OSError):
+                folder.rmdir()

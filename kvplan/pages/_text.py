@@ -1,7 +1,7 @@
 """Text that stays where it belongs: measured, wrapped, shortened in the middle, and moved apart."""
 
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache
 
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.textpath import text_to_path
@@ -18,12 +18,16 @@ def _font(size: float, bold: bool, mono: bool) -> FontProperties:
     return FontProperties(family=family, size=size, weight="bold" if bold else "normal")
 
 
-@lru_cache(maxsize=1 << 16)
+@cache
+def _advance_pt(char: str, size: float, bold: bool, mono: bool) -> float:
+    return float(
+        text_to_path.get_text_width_height_descent(f"{char}{char}|", _font(size, bold, mono), False)[0]
+    ) - float(text_to_path.get_text_width_height_descent(f"{char}|", _font(size, bold, mono), False)[0])
+
+
 def width_pt(text: str, size: float, *, bold: bool = False, mono: bool = False) -> float:
-    """Width of one line in points."""
-    if not text:
-        return 0.0
-    return SLACK * float(text_to_path.get_text_width_height_descent(text, _font(size, bold, mono), False)[0])
+    """Width of one line in points, its characters beside each other; kerning only narrows a line."""
+    return SLACK * sum(_advance_pt(char, size, bold, mono) for char in text)
 
 
 @cache
@@ -67,11 +71,15 @@ def shorten(text: str, room_pt: float, size: float, *, bold: bool = False) -> st
     """The text itself, or its beginning and end around an ellipsis."""
     if width_pt(text, size, bold=bold) <= room_pt:
         return text
-    for kept in range(len(text) - 1, 1, -1):
-        short = f"{text[: (kept + 1) // 2]}…{text[len(text) - kept // 2 :]}"
-        if width_pt(short, size, bold=bold) <= room_pt:
-            return short
-    return "…"
+    low, high = 1, len(text) - 1
+    while low < high:
+        kept = (low + high + 1) // 2
+        low, high = (kept, high) if width_pt(_cut(text, kept), size, bold=bold) <= room_pt else (low, kept - 1)
+    return _cut(text, low) if low > 1 else "…"
+
+
+def _cut(text: str, kept: int) -> str:
+    return f"{text[: (kept + 1) // 2]}…{text[len(text) - kept // 2 :]}"
 
 
 def short_names(names: Sequence[str], room_pt: float, size: float, *, bold: bool = False) -> list[str]:

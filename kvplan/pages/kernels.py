@@ -7,20 +7,21 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from kvplan.cases import Case
-from kvplan.errors import KvplanError
+from kvplan.errors import KvplanError, UsageError
 from kvplan.latency import Calibration, Clock, make_clock, read_calibration
-from kvplan.latency.device import AUTO, nearest_calibration, own_calibration
+from kvplan.latency.device import AUTO, DATASHEET, nearest_calibration, own_calibration
 from kvplan.pages import _axes as draw
 from kvplan.pages import _style as style
 from kvplan.pages._base import LeftOut, Numbers, Page
 from kvplan.pages._subject import Subject
-from kvplan.pages._text import clean, short_names
+from kvplan.pages._text import clean, short_names, wrap
 from kvplan.units import format_tokens
 from kvplan_kernels.table import roofs
 
 ROOF_ENDS = (0.3, 3000.0)
 """FLOPs a byte between which the roof is drawn."""
 _MOST_LINES = 6
+_FROM = {"measured": "from measured kernels", "scaled": "from scaled kernels", "bounds": "bounds alone"}
 _LOOKS = {
     "kda_decode": style.BLUE, "kda_prefill": style.SKY, "mla_decode": style.VERMILION, "mla_prefill": style.ORANGE,
     "short_conv": style.PURPLE, "gemm": style.GREEN, "experts": style.GREEN,
@@ -40,10 +41,12 @@ class Kernels(Page[Subject]):
                 steps.append(_steps(case, calibration))
             except KvplanError as error:
                 why.append(f"{clean(case.label)}: {clean(str(error))}")
-        samples = calibration.samples
+        samples = [one for one in calibration.samples if "source" not in one]
         if not _points(samples):
             raise LeftOut(f"calibration {calibration.title} holds no kernel that computes")
-        notes = f"Kernels: {calibration.title}, {calibration.gpu.title}, {calibration.date}; medians. "
+        notes = (
+            f"Kernels: {calibration.title}, {calibration.gpu.title}, {calibration.date}; medians, no published times. "
+        )
         notes += "Decode steps: bands are their range, dots end where the pool does. " if steps else ""
         return [
             {
@@ -77,6 +80,8 @@ def _calibration(case: Case) -> Calibration:
                 "--calibration auto takes the nearest GPU's"
             )
         return read_calibration(name)
+    if asked == DATASHEET:
+        raise LeftOut("--calibration datasheet: a datasheet measures no kernel")
     return read_calibration(asked)
 
 
@@ -84,7 +89,8 @@ def _points(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Every sample that computes."""
     return [
         {"kernel": one["kernel"], "owner": one["owner"], "flops_per_byte": one["flops"] / one["bytes"],
-         "flops_per_s": one["flops"] / one["median_s"], "bytes_per_s": one["bytes"] / one["median_s"]}
+         "flops_per_s": one["flops"] / one["median_s"], "bytes_per_s": one["bytes"] / one["median_s"],
+         "fp8": one["roof"] == "matmul_fp8"}
         for one in samples
         if one.get("flops") and one.get("bytes")
     ]  # fmt: skip
@@ -112,7 +118,9 @@ def _steps(case: Case, calibration: Calibration) -> dict[str, Any]:
         raise LeftOut("name the GPU")
     clock: Clock = make_clock(case.model, case.deployment, case.gpu, calibration)
     tokens = case.contexts[0]
-    most = max(1, case.now.capacity[0].sequences if case.now.capacity else 1)
+    most = case.now.capacity[0].sequences if case.now.capacity else 1
+    if most == 0:
+        raise UsageError(f"not one sequence of {format_tokens(tokens)} fits")
     counts = sorted({min(most, 1 << power) for power in range(most.bit_length() + 1)})
     found = [clock.decode_step_s(count, tokens) for count in counts]
     return {
@@ -137,14 +145,24 @@ def _draw_roofline(axes: Axes, numbers: Numbers) -> None:
     axes.xaxis.set_major_locator(LogLocator(base=10, numticks=9))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
-    labels = []
+    labels, others = [], list[str]()
     for kernel in dict.fromkeys(one["kernel"] for one in points):
         some = [one for one in points if one["kernel"] == kernel]
         color = _LOOKS.get(kernel, style.MUTED)
         reached = [one["flops_per_s"] / 1e12 for one in some]
-        axes.plot([one["flops_per_byte"] for one in some], reached, ".", color=color, markersize=4)
+        for narrow, face in ((False, color), (True, "white")):
+            axes.plot([one["flops_per_byte"] for one in some if one["fp8"] is narrow],
+                      [one["flops_per_s"] / 1e12 for one in some if one["fp8"] is narrow],
+                      "o", color=color, markersize=2.4, markerfacecolor=face, markeredgewidth=0.6)  # fmt: skip
         middle = sorted(reached)[len(reached) // 2]
-        labels.append((middle, kernel, draw.dark(color)))
+        if kernel in _LOOKS:
+            labels.append((middle, kernel, draw.dark(color)))
+        others += [] if kernel in _LOOKS else [kernel]
+    keys = [f"grey: {', '.join(others)}"] if others else []
+    keys += ["hollow: fp8, to which the bf16 roof does not apply"] if any(one["fp8"] for one in points) else []
+    if keys:
+        axes.text(0.98, 0.02, "\n".join(line for key in keys for line in wrap(key, 150, style.SMALL_PT)), ha="right",
+                  va="bottom", size=style.SMALL_PT, color=style.MUTED, transform=axes.transAxes)  # fmt: skip
     if {"read", "matmul"} <= best.keys():
         edge = best["matmul"] / best["read"]
         xs = [low, edge, axes.get_xlim()[1]]
@@ -198,7 +216,7 @@ def _draw_steps(axes: Axes, numbers: Numbers) -> None:
     draw.end_labels(axes, labels)
     lengths = {one["context_tokens"] for one in lines}
     said = f" at {format_tokens(lengths.pop())}" if len(lengths) == 1 else ""
-    draw.title(axes, f"Decode step{said}: {lines[0]['basis']}")
+    draw.title(axes, f"Decode step{said}, {_FROM[lines[0]['basis']]}")
 
 
 PAGE = Kernels()

@@ -1,6 +1,7 @@
 """Page 5: how often the state is saved, against the bytes that it takes and the tokens that are computed again."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -30,11 +31,12 @@ class Snapshots(Page[Subject]):
     def sheets(self, subject: Subject) -> list[Numbers]:
         found = [one for one in map(_curve, subject.cases) if one]
         if not found:
-            raise LeftOut("no model here keeps a state: every token of a prefix can be resumed from")
+            raise LeftOut(_why_none(subject.cases))
         plain = [clean(case.label) for case in subject.cases if _curve(case) is None]
         notes = [
             "Exact arithmetic for the whole model: context // interval copies of all that is fixed per sequence. A hit "
-            "at a random place computes half an interval again on average. Dashed: what the sequence itself keeps."
+            "at a random place computes half an interval again on average. Dashed: what the sequence itself keeps. "
+            "At the points: the interval and the copies."
         ]
         if plain:
             notes[0] += f" Without a state: {', '.join(plain)}."
@@ -61,6 +63,12 @@ class Snapshots(Page[Subject]):
             _measured(draw.column(figure, 2, 1, label_pt=128, left_pt=124, keep=(1,))[0], numbers["policies"])
         else:
             _replay(axes[1], numbers["curves"], looks)
+
+
+def _why_none(cases: Sequence[Case]) -> str:
+    if any(Holding(case.model.mixers(), case.now.dtypes).snapshot_bytes() for case in cases):
+        return f"no length asked about is longer than the shortest interval drawn, {LEAST_INTERVAL} tokens"
+    return "no model here keeps a state: every token of a prefix can be resumed from"
 
 
 def _curve(case: Case) -> dict[str, Any] | None:
@@ -161,26 +169,28 @@ def _replay(axes: Axes, curves: list[dict[str, Any]], looks: dict[str, tuple[str
     draw.log_axis(axes, "GiB of snapshots per sequence (log)", min(sizes) / 2, max(sizes) * 2)
     draw.token_axis(axes, max(1, round(min(replays))), round(max(replays)), "tokens computed again after a hit, mean")
     labels = []
+    upper = max(curves, key=lambda one: one["snapshots_bytes"][0])
     for one in curves:
         color, name = looks[one["model"]]
         axes.plot(one["replay_tokens"], draw.gib(one["snapshots_bytes"]), color=color)
         for wanted in (1024, 4096, 16384, 65536) if len(curves) <= 2 else ():
-            _step(axes, one, wanted, color)
+            _step(axes, one, wanted, color, above=one is upper)
         labels.append((one["snapshots_bytes"][-1] / GIB, name, draw.dark(color)))
     draw.end_labels(axes, labels)
     draw.title(axes, "The same against what a resume costs")
 
 
-def _step(axes: Axes, one: dict[str, Any], interval: int, color: str) -> None:
-    """A point of the curve with its interval."""
+def _step(axes: Axes, one: dict[str, Any], interval: int, color: str, *, above: bool) -> None:
+    """A point of the curve with its interval; of two curves the lower one has its labels below it."""
     if interval not in one["interval_tokens"]:
         return
     place = one["interval_tokens"].index(interval)
     at = (one["replay_tokens"][place], one["snapshots_bytes"][place] / GIB)
     axes.plot(*at, marker="o", markersize=5, color=color, markeredgecolor="white")
     axes.annotate(
-        f"every {format_tokens(interval)}: {one['snapshots'][place]:,} copies", at, xytext=(6, 5), va="bottom",
-        textcoords="offset points", fontsize=style.SMALL_PT, color=draw.dark(color),
+        f"{format_tokens(interval)}: {one['snapshots'][place]:,}", at, xytext=(6, 5) if above else (-5, -3),
+        ha="left" if above else "right", va="bottom" if above else "top", textcoords="offset points",
+        fontsize=style.SMALL_PT, color=draw.dark(color),
     )  # fmt: skip
 
 

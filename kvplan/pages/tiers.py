@@ -1,5 +1,7 @@
 """Page 8: where idle sessions can wait, how many each place holds, and how soon they are back."""
 
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -13,7 +15,11 @@ from kvplan.pages import _axes as draw
 from kvplan.pages import _style as style
 from kvplan.pages._base import LeftOut, Numbers, Page
 from kvplan.pages._subject import Subject
-from kvplan.pages._text import clean, short_names
+from kvplan.pages._text import clean, short_names, width_pt
+
+
+_NEAR = 4.0
+"""A time so close below that of computing again has its number under it, out of the lines."""
 
 
 class Tiers(Page[Subject]):
@@ -109,7 +115,9 @@ def _sessions(axes: Axes, numbers: Numbers, looks: Looks) -> None:
     names, replicas, wide = _places(numbers)
     counts = [row["sessions_at_risk"] for one in replicas for row in one["tiers"] if row["sessions_at_risk"]]
     draw.log_axis(axes, "sessions (log)", 0.8, max([*counts, 10]) * 4)
-    size = min(style.SMALL_PT, wide * draw.size_pt(axes)[0] / len(names) * 0.8) if len(replicas) > 2 else style.SMALL_PT
+    rows = [row for one in replicas for row in one["tiers"]]
+    shared = _alike(rows, lambda row: row["sessions_at_risk"] is None, len(replicas))
+    said = [_count(row) for row in rows if row["name"] not in shared]
     for place, one in enumerate(replicas):
         color, _, _ = looks[one["model"]]
         for row in one["tiers"]:
@@ -117,15 +125,41 @@ def _sessions(axes: Axes, numbers: Numbers, looks: Looks) -> None:
             count = row["sessions_at_risk"]
             if count:
                 axes.bar(x, count, wide * 0.9, bottom=0, color=color)
-            text = f"{count:,}" if count is not None else "no limit"
-            axes.annotate(
-                text, (x, max(count or 0, 0.8)), xytext=(0, 3), textcoords="offset points", ha="center", va="bottom",
-                rotation=90 if len(replicas) > 2 else 0, fontsize=size, color=draw.dark(color),
-            )  # fmt: skip
+            if row["name"] not in shared:
+                _over(axes, _count(row), (x, max(count or 0, 0.8)), color, _turn(axes, said, wide / len(names)))
+    for name in shared:
+        _over(axes, "no limit", (names.index(name), 0.8), style.INK)
     _ticks(axes, names)
     labels = [(1.0, looks[one["model"]][2], draw.dark(looks[one["model"]][0])) for one in replicas]
     draw.end_labels(axes, labels if len(labels) > 1 else [])
     draw.title(axes, f"Sessions that each tier holds at {100 * numbers['risk']:g} % risk")
+
+
+def _count(row: dict[str, Any]) -> str:
+    return "no limit" if row["sessions_at_risk"] is None else f"{row['sessions_at_risk']:,}"
+
+
+def _alike(rows: list[dict[str, Any]], holds: Callable[[dict[str, Any]], bool], replicas: int) -> list[str]:
+    """The tiers of which the same is true in every replica: said once."""
+    found = Counter(row["name"] for row in rows if holds(row))
+    return [name for name, count in found.items() if count == replicas]
+
+
+def _turn(axes: Axes, texts: list[str], share: float) -> tuple[float, float]:
+    """(degrees, size) of texts that each have `share` of the panel's width: turned where one is wider than that."""
+    room = share * draw.size_pt(axes)[0]
+    turned = max((width_pt(text, style.SMALL_PT) for text in texts), default=0.0) > room
+    return (90.0, min(style.SMALL_PT, room * 0.8)) if turned else (0.0, style.SMALL_PT)
+
+
+def _over(
+    axes: Axes, text: str, at: tuple[float, float], color: str, turn: tuple[float, float] = (0.0, style.SMALL_PT),
+    *, under: bool = False,
+) -> None:  # fmt: skip
+    axes.annotate(
+        text, at, xytext=(0, -5 if under else 4), textcoords="offset points", ha="center",
+        va="top" if under else "bottom", rotation=turn[0], fontsize=turn[1], color=draw.dark(color),
+    )  # fmt: skip
 
 
 def _times(axes: Axes, numbers: Numbers, looks: Looks) -> None:
@@ -135,6 +169,11 @@ def _times(axes: Axes, numbers: Numbers, looks: Looks) -> None:
     ends += [one["recompute_s"][end] for one in replicas for end in ("low", "high")]
     known = [end for end in ends if end > 0]
     draw.log_axis(axes, "seconds until the session goes on (log)", min(known) / 3, max(known) * 3)
+    rows = [row for one in replicas for row in one["tiers"]]
+    shared = _alike(rows, lambda row: row["resume_s"]["value"] <= 0, len(replicas))
+    said = [_back(row) for row in rows if row["name"] not in shared]
+    again_s = [one["recompute_s"][end] for one in replicas for end in ("low", "value", "high")]
+    turn, bottom = _turn(axes, said, wide / len(names)), axes.get_ylim()[0]
     labels = []
     for place, one in enumerate(replicas):
         color, marker, name = looks[one["model"]]
@@ -144,29 +183,32 @@ def _times(axes: Axes, numbers: Numbers, looks: Looks) -> None:
         axes.axhline(again["value"], color=color, linewidth=0.9, linestyle=(0, (4, 3)))
         labels.append((again["value"], f"{name}\ncomputed again: {again['value']:.2g} s", draw.dark(color)))
         for row in one["tiers"]:
-            _time(axes, names.index(row["name"]) + (place - (len(replicas) - 1) / 2) * wide, row, color, marker,
-                  few=len(replicas) <= 2)  # fmt: skip
+            x = names.index(row["name"]) + (place - (len(replicas) - 1) / 2) * wide
+            _time(axes, x, row["resume_s"], color, marker)
+            if row["name"] not in shared and (len(replicas) <= 2 or row["resume_s"]["value"] <= 0):
+                low, high = row["resume_s"]["low"], row["resume_s"]["high"]
+                under = any(high < end < high * _NEAR for end in again_s)
+                _over(axes, _back(row), (x, (low if under else high) or bottom), color, turn, under=under)
+    for name in shared:
+        _over(axes, "at once", (names.index(name), bottom), style.INK)
     _ticks(axes, names)
     draw.end_labels(axes, labels)
     contexts = {one["context_tokens"] for one in replicas}
-    said = f" of {contexts.pop():,} tokens" if len(contexts) == 1 else ""
-    draw.title(axes, f"Until a session{said} is back")
+    length = f" of {contexts.pop():,} tokens" if len(contexts) == 1 else ""
+    draw.title(axes, f"Until a session{length} is back")
 
 
-def _time(axes: Axes, x: float, row: dict[str, Any], color: str, marker: str, *, few: bool) -> None:
-    seconds = row["resume_s"]
+def _back(row: dict[str, Any]) -> str:
+    return f"{row['resume_s']['value']:.2g}" if row["resume_s"]["value"] > 0 else "at once"
+
+
+def _time(axes: Axes, x: float, seconds: dict[str, Any], color: str, marker: str) -> None:
     if seconds["value"] <= 0:
-        axes.annotate("at once", (x, 0), xycoords=("data", "axes fraction"), xytext=(0, 4), textcoords="offset points",
-                      ha="center", va="bottom", rotation=0 if few else 90, fontsize=style.SMALL_PT,
-                      color=draw.dark(color))  # fmt: skip
         return
     ends = [[seconds["value"] - seconds["low"]], [seconds["high"] - seconds["value"]]]
     axes.errorbar(
         [x], [seconds["value"]], ends, color=color, marker=marker, markersize=5, elinewidth=1.6, capsize=3, linewidth=0
     )
-    if few:
-        axes.annotate(f"{seconds['value']:.2g}", (x, seconds["value"]), xytext=(7, 0), textcoords="offset points",
-                      va="center", fontsize=style.SMALL_PT, color=draw.dark(color))  # fmt: skip
 
 
 def _ticks(axes: Axes, names: list[str]) -> None:

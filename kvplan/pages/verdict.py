@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from kvplan.cases import Case
-from kvplan.document import Assumption
+from kvplan.document import Assumption, Times
 from kvplan.pages import _axes as draw
 from kvplan.pages import _style as style
 from kvplan.pages._base import Numbers, Page
@@ -15,11 +15,17 @@ from kvplan.pages._frame import put
 from kvplan.pages._subject import Subject, deployed
 from kvplan.pages._text import clean, shorten
 from kvplan.show import unknown
+from kvplan.times import ranged
 from kvplan.units import format_gib, format_tokens
 
 _SAID = {"yes": "fits", "no": "does not fit", "close": "too close to call"}
 _COLORS = {"yes": style.GREEN, "no": style.VERMILION, "close": style.ORANGE}
 _INDENT_PT = 58.0
+_MEANS = (
+    "Sequences at once that stay safe while all of them decode; in brackets what the range of the pool makes of it. "
+    "Binds: what runs out first. Saving: below the same model with its own attention in every layer, at the longest "
+    "length."
+)
 
 
 class Verdict(Page[Subject]):
@@ -38,18 +44,19 @@ class Verdict(Page[Subject]):
                 "models": rows,
                 "refused": [{"model": one.label, "reason": one.reason} for one in subject.refused],
                 "assumptions": _shared(subject),
+                "notes": [_MEANS],
                 "sources": [clean(source) for source in sources],
             }
         ]
 
     def draw(self, figure: Figure, numbers: Numbers) -> None:
-        column, rows = Column(figure, bottom_pt=60.0), numbers["models"]
+        column, rows = Column(figure), numbers["models"]
         if len(rows) == 1:
             _headline(column, rows[0])
         _verdicts(column, rows)
         if len(rows) == 1:
             _gains(column, rows[0])
-            for label in ("engine", "unknown", "run"):
+            for label in ("engine", "times", "unknown", "run"):
                 if rows[0][label]:
                     column.labelled(label, clean(rows[0][label]), _INDENT_PT)
         for one in numbers["refused"]:
@@ -78,6 +85,7 @@ def _figures(case: Case) -> dict[str, Any]:
         "state_bytes": last.state_bytes + last.conv_bytes,
         "window_bytes": last.window_bytes,
         "saving": last.saving,
+        "saving_at_tokens": last.context_tokens,
         "baseline": last.baseline.name if last.baseline else None,
         "break_even_tokens": made.crossings.break_even_tokens,
         "weights_bytes_per_gpu": made.per_rank.weights_bytes if made.per_rank else None,
@@ -89,9 +97,21 @@ def _figures(case: Case) -> dict[str, Any]:
             {"flags": one.flags, "sequences": {str(row.context_tokens): row.sequences for row in one.sequences}}
             for one in (made.verdict.try_ if made.verdict else ())
         ],
+        "times": _times(made.latency),
         "unknown": unknown(made),
         "run": made.run,
     }  # fmt: skip
+
+
+def _times(part: Times | None) -> str | None:
+    """A step with the most sequences of the last length, and its first token, in words."""
+    if part is None or not part.decode:
+        return None
+    step, first, at = part.decode[-1], part.first_token[-1], format_tokens(part.decode[-1].context_tokens)
+    return (
+        f"{ranged(step.tpot_ms)} ms a token with {step.sequences:,} at {at}, {ranged(first.cold_s)} s to the first "
+        f"token of a cold session of {at}; {part.says}"
+    )
 
 
 def _shared(subject: Subject) -> list[dict[str, Any]]:
@@ -131,8 +151,10 @@ def _headline(column: Column, row: dict[str, Any]) -> None:
 def _verdicts(column: Column, rows: list[dict[str, Any]]) -> None:
     lengths = sorted({fit["context_tokens"] for row in rows for fit in row["capacity"]})
     shown = lengths if len(lengths) <= 3 else [lengths[0], lengths[-1]]
-    head = ["model", "verdict", *(f"at {format_tokens(tokens)}" for tokens in shown), "binds", "B per token",
-            "state", "saving", "weights", "pool (range), one GPU"]  # fmt: skip
+    head = [
+        "model", "verdict", *(f"at {format_tokens(tokens)}" for tokens in shown), "binds", "B per token, whole model",
+        "state, whole model", "saving", "weights, one GPU", "pool (range), one GPU",
+    ]  # fmt: skip
     column.heading("Sequences at once on one replica, safe (range of the pool)")
     cells = [_cells(row, shown) for row in rows]
     if len(rows) > 1:
@@ -157,7 +179,8 @@ def _gains(column: Column, row: dict[str, Any]) -> None:
 def _cells(row: dict[str, Any], shown: list[int]) -> list[str]:
     fits = {fit["context_tokens"]: fit for fit in row["capacity"]}
     counts = [_count(fits[tokens]) if tokens in fits else "beyond" for tokens in shown]
-    saving = "" if row["saving"] is None else f"{row['saving']:.1%} of {row['baseline']}"
+    at = format_tokens(row["saving_at_tokens"])
+    saving = "" if row["saving"] is None else f"{row['saving']:.1%} of {row['baseline']} at {at}"
     spread = "" if row["pool_low_bytes"] == row["pool_high_bytes"] else f" ({_range(row)})"
     return [
         clean(row["model"]), _SAID.get(row["fits"], ""), *counts,
@@ -169,7 +192,9 @@ def _cells(row: dict[str, Any], shown: list[int]) -> list[str]:
 
 
 def _range(row: dict[str, Any]) -> str:
-    return f"{format_gib(row['pool_low_bytes'])} - {format_gib(row['pool_high_bytes'])}"
+    low, high = format_gib(row["pool_low_bytes"]), format_gib(row["pool_high_bytes"])
+    unit = f" {high.split()[-1]}"
+    return f"{low.removesuffix(unit)} - {high.removesuffix(unit)}" if low.endswith(unit) else f"{low} - {high}"
 
 
 def _count(fit: dict[str, Any]) -> str:

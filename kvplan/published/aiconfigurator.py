@@ -47,8 +47,8 @@ def data_root(folder: Path | None) -> Path:
 def import_system(system: str, folder: Path | None = None, hidden: int | None = None) -> Import:
     """All mappable tables of a system ("h200_sxm"), the newest version of each.
 
-    `hidden` takes the GEMMs with that width on one side and a power of two tokens; without it GEMMs stay out, as there
-    are 100,000 of them.
+    `hidden` takes the GEMMs and experts of that width with a power of two tokens; without it they stay out, as there
+    are 300,000 of them.
     """
     root = data_root(folder)
     home = root / system
@@ -120,6 +120,10 @@ def _sample(table: str, framework: str, row: dict[str, Any], hidden: int | None)
         raise ProfileError(f"{framework} {table}: no column {missing}; another version of the tables?") from None
     if kernel == "gemm" and hidden not in (shape["rows"], shape["columns"]):
         raise Unmapped("gemm: no side of that width" if hidden else "gemm: left out; --hidden WIDTH takes those of it")
+    if kernel == "moe" and hidden != shape["columns"]:
+        raise Unmapped("moe: no experts of that width" if hidden else "moe: left out; --hidden WIDTH takes those of it")
+    if kernel == "moe" and int(row["num_tokens"]).bit_count() > 1:
+        raise Unmapped("moe: tokens that are no power of two")
     if kernel == "gemm" and int(shape["tokens"]).bit_count() > 1:
         raise Unmapped("gemm: tokens that are no power of two")
     work = KERNELS[kernel].work(shape)

@@ -8,13 +8,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 Row = Mapping[str, Any]
-Shape = dict[str, int | str]
+Shape = dict[str, int | float | str]
 Found = tuple[str, Shape]
 """A kernel of ours and its shape."""
 
 _HEAD = 128
 _DECODE = ("fused_recurrent_kda_packed_decode",)
 _PREFILL = ("chunk_kda", "chunk_kda_with_fused_gate", "flashkda_fwd")
+_EXPERTS = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "w4a16_mxfp4": "mxfp4", "int4_wo": "int4"}
+_TWO_MATRICES = ((2688, 1856), (1024, 2688), (2048, 5120), (8192, 5120))
+"""(hidden, inter) of experts without a gate, which a row does not tell from those with one: Nemotron 3."""
+_GROUPED = (7168, 2048, 256)
+"""(hidden, inter, experts) of a router that keeps to half of its groups, so that not all experts are touched."""
 _CACHE = {"bfloat16": "bf16", "float16": "bf16", "fp8": "fp8"}
 _COLLECTIVES = {name: name for name in ("all_reduce", "all_gather", "reduce_scatter")} | {"alltoall": "all_to_all"}
 
@@ -70,6 +75,22 @@ def gemm(row: Row) -> Found:
     return "gemm", {"tokens": int(row["m"]), "rows": int(row["n"]), "columns": int(row["k"]), "format": kind}
 
 
+def moe(row: Row) -> Found:
+    """Routed experts in one call: gate, up and down, and what sorts and sums the tokens. Balanced: all alike often."""
+    kind, held = _EXPERTS.get(row["moe_dtype"]), int(row["num_experts"])
+    hidden, inter, chosen = int(row["hidden_size"]), int(row["inter_size"]), int(row["num_tokens"]) * int(row["topk"])
+    if kind is None or row["distribution"] != "balanced":
+        raise Unmapped(f"moe: experts chosen as {row['distribution']}" if kind else f"moe {row['moe_dtype']}")
+    if row["moe_ep_size"] != 1:
+        raise Unmapped("moe: a rank of several, whose share of the tokens is not told")
+    if (hidden, inter) in _TWO_MATRICES or (hidden, inter, held) == _GROUPED:
+        raise Unmapped("moe: experts without a gate, or a router that keeps to some groups")
+    touched = min(held, chosen)
+    tokens = {"tokens_each": chosen // touched if chosen % touched == 0 else chosen / touched}
+    width = 3 * inter // int(row["moe_tp_size"])
+    return "moe", {"experts": touched, **tokens, "rows": width, "columns": hidden, "format": kind}
+
+
 def _message(kernel: str, row: Row, kind: str) -> Found:
     """A flat message: its elements stand as tokens of width 1."""
     return kernel, {"ranks": int(row["num_gpus"]), "tokens": int(row["message_size"]), "hidden": 1, "format": kind}
@@ -98,13 +119,13 @@ TABLES: dict[str, Callable[[Row], Found]] = {
     "generation_mla": generation_mla,
     "context_mla": context_mla,
     "gemm": gemm,
+    "moe": moe,
     "nccl": nccl,
     "custom_allreduce": custom_allreduce,
 }
 REFUSED = {
     "mla_generation_module": "times the projections around attention too",
     "mla_context_module": "times the projections around attention too",
-    "moe": "router and both products of the routed experts in one kernel",
     "mla_bmm": "the absorbed products alone, in batches by head",
 }
 """Tables that look mappable; every other table is refused as no kernel of ours."""

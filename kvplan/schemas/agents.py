@@ -54,7 +54,7 @@ DOCUMENTS = {
     "kvplan.tiers/1": Document(
         "agents tiers",
         {
-            "engine": ENGINE, "workload": _USED, "context_tokens": int, "pool_share": float | None,
+            "engine": ENGINE, "workload": _USED, "context_tokens": int, "risk": float, "pool_share": float | None,
             "best": str | None, "tiers": [Endless(TierRow)], "break_even": [Endless(BreakEven)],
             "host_split": Maybe(HostSplit), "warnings": [str],
         },
@@ -63,7 +63,7 @@ DOCUMENTS = {
         "agents failover",
         {
             "engine": ENGINE, "workload": _WORKLOAD, "replicas": int, "replicas_that_die_together": int,
-            "sessions_per_replica": int, "context_tokens": int, "unit": str, "promised": Promise,
+            "sessions_per_replica": int, "risk": float, "context_tokens": int, "unit": str, "promised": Promise,
             "promises": [Promise], "losses": [_LOSS], "warnings": [str],
         },
     ),

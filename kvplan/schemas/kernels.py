@@ -56,7 +56,7 @@ DOCUMENTS = {
             "published": [
                 {
                     "model": str, "gpu": str, "what": str, "source": str, "low_s": float, "high_s": float,
-                    "basis": str, "holds": bool | None,
+                    "basis": str, "holds": bool | None, "address": Part(str), "note": Part(str), "sequences": Part(int),
                     "predicted_s": Fields(Interval, more=(("value", float | None),)),
                 }
             ],

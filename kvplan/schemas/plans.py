@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 from kvplan.cases import Refused
 from kvplan.diff.rules import RuleChange
-from kvplan.document import ENGINE_FIGURES, Assumption, Plan
-from kvplan.schemas.build import Fields, Maybe, Open
+from kvplan.document import ENGINE_FIGURES, Assumption, Ends, Plan
+from kvplan.schemas.build import Fields, Maybe, Open, Part
 from kvplan.schemas.common import ENGINE, Document, Number
 from kvplan.verify.report import Report, Row
 
@@ -26,6 +26,7 @@ _COLUMN = {
             "context_tokens": int, "total_bytes": int, "saving": float | None, "rank_bytes": int | None,
             "sequences": int | None, "low": int | None, "high": int | None, "ideal": int | None,
             "deployment_sequences": int | None, "binds": str | None,
+            "tpot_ms": Part(Maybe(Fields(Ends))), "ttft_s": Part(Maybe(Fields(Ends))),
         }
     ],
     "assumptions": [Assumption],

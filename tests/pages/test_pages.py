@@ -181,3 +181,29 @@ def test_a_claim_on_paper() -> None:
     gaps = {(row["claim"], row["figure"]): row for row in numbers(made, "gaps")["figures"]}
     assert gaps["k3-128k", "total"]["best_computed"] == "3.76" and gaps["k3-128k", "total"]["agrees"]
     assert gaps["k3-128k", "total"]["plain_computed"] == "3.99"
+
+
+def test_a_short_length_is_no_model_without_a_state() -> None:
+    left = {one["page"]: one["reason"] for one in report("kimi-linear", gpu="H200", context="1").left_out}
+    assert "no length asked about is longer" in left["snapshots"]
+    left = {one["page"]: one["reason"] for one in report("llama-3.1-8b", gpu="H200", context="8K").left_out}
+    assert "no model here keeps a state" in left["snapshots"]
+
+
+def test_times_on_the_first_page_are_those_of_the_plan() -> None:
+    """32 sequences of 128K on one H200, in words; without a calibration nothing is said."""
+    made = report("kimi-linear", gpu="H200", calibration="h200", context="128K", pages=["verdict", "kernels"])
+    step = plan("kimi-linear", gpu="H200", calibration="h200", context="128K").latency.decode[-1]
+    said = numbers(made, "verdict")["models"][0]["times"]
+    assert said.startswith(
+        f"{step.tpot_ms.value:.1f} ({step.tpot_ms.low:.1f}-{step.tpot_ms.high:.1f}) ms a token with 32"
+    )
+    line = numbers(made, "kernels")["steps"][0]
+    assert line["seconds"][-1] * 1e3 == pytest.approx(step.tpot_ms.value)
+    assert "moe" not in {one["kernel"] for one in numbers(made, "kernels")["samples"]}
+    assert numbers(report("kimi-linear", gpu="H200", pages=["verdict"]), "verdict")["models"][0]["times"] is None
+
+
+def test_a_datasheet_has_no_page_of_kernels() -> None:
+    made = report("kimi-linear", gpu="H200", calibration="datasheet", pages=["verdict", "kernels"])
+    assert "datasheet" in next(one["reason"] for one in made.left_out if one["page"] == "kernels")

@@ -210,6 +210,7 @@ class Times:
     basis: Literal["measured", "scaled", "bounds"]
     says: str
     decode: list[StepTime]
+    """Empty, as are the lists below, where not one sequence can be held."""
     first_token: list[FirstToken]
     decode_terms: list[TermTime]
     """The last row of `decode`."""

@@ -116,13 +116,12 @@ def show_comparison(names: tuple[str, str], rows: list[dict[str, Any]], percent:
     lines = [f"SHAPES     {len(rows)} in both; {len(beyond(rows, 0.1))} differ by more than 10 %"]
     reasons = Counter(f"{row['second_owner']}: {row['why']}" for row in beyond(rows, 0.1) if "why" in row)
     lines += [f"{f'{count}':<10} {why}" for why, count in reasons.most_common()]
-    more = ("second_owner", "why") if shown and "why" in shown[0] else ()
+    why = "; whose the second is, and why it may differ" if shown and "why" in shown[0] else ""
     body = []
     for row in shown:
         times = (f"{row['first_s'] * 1e6:,.2f}", f"{row['second_s'] * 1e6:,.2f}", f"{row['ratio']:.3f}")
-        body.append((row["kernel"], *times, *(row[name] for name in more)))
-    columns = ("kernel", "first us", "second us", "ratio", *("second" if name != "why" else name for name in more))
-    print_text(lines, [Table("", columns, body)])
+        body.append((*times, f"{row['kernel']}; {row['second_owner']}: {row['why']}" if why else row["kernel"]))
+    print_text(lines, [Table("", ("first us", "second us", "ratio", f"kernel{why}"), body)])
 
 
 def show_precision(

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.text import Text
 
@@ -13,19 +14,17 @@ TOUCH_PX = 0.75
 
 
 def drawn(report: Report, place: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[Text]]:
-    """The figure of a sheet and every text that its renderer was given."""
+    """The figure of a sheet and every text that its renderer would be given; nothing is painted."""
     found: list[Text] = []
-    draw = Text.draw
 
     def noted(self: Text, *args: Any, **kwargs: Any) -> None:
         if self.get_visible() and self.get_text().strip():
             found.append(self)
-        draw(self, *args, **kwargs)
 
     with style.settled(), monkeypatch.context() as patch:
         figure = draw_sheet(report, place)
         patch.setattr(Text, "draw", noted)
-        figure.canvas.draw()
+        figure.draw_without_rendering()
     return figure, list(dict.fromkeys(found))
 
 
@@ -42,10 +41,8 @@ def off_paper(figure: Any, texts: list[Text]) -> list[str]:
 
 def collisions(texts: list[Text]) -> list[tuple[str, str]]:
     """Pairs of texts that overlap."""
-    boxes = [(text.get_text(), text.get_window_extent().padded(-TOUCH_PX)) for text in texts]
-    return [
-        (one, other)
-        for place, (one, box) in enumerate(boxes)
-        for other, beside in boxes[place + 1 :]
-        if box.overlaps(beside)
-    ]
+    sides = np.array([text.get_window_extent().padded(-TOUCH_PX).extents for text in texts])
+    left, bottom, right, top = (sides[:, side] for side in range(4))
+    apart = (left[:, None] > right) | (right[:, None] < left) | (bottom[:, None] > top) | (top[:, None] < bottom)
+    pairs = np.argwhere(np.triu(~apart, 1))
+    return [(texts[one].get_text(), texts[other].get_text()) for one, other in pairs]

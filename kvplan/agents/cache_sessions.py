@@ -6,6 +6,7 @@ shared between conversations.
 """
 
 from abc import ABC, abstractmethod
+from heapq import heappop, heappush
 from typing import Protocol
 
 from kvplan.agents.cache_store import Piece, Store
@@ -161,22 +162,32 @@ class SessionCache(ABC):
 
 
 def _cover(pieces: list[Piece], limit: int) -> list[tuple[Piece, int, int]]:
-    """The blocks 0 to `limit`, as far as they go without a hole; of several copies the one that was cached first."""
+    """The blocks 0 to `limit`, as far as they go without a hole; of several copies the one that was cached first.
+
+    From left to right over the starts of all runs, those that are open by age: quick however many copies there are.
+    """
+    runs = [
+        (start, piece.born, order, min(stop, piece.good), piece)
+        for order, piece in enumerate(pieces)
+        for start, stop in piece.ranges
+    ]
+    runs.sort()
     found: list[tuple[Piece, int, int]] = []
-    at = 0
+    open_runs: list[tuple[int, int, int, Piece]] = []
+    at = index = 0
     while at < limit:
-        best, end = None, limit
-        for piece in pieces:
-            for start, stop in piece.ranges:
-                stop = min(stop, piece.good)
-                if start <= at < stop and (best is None or piece.born < best.born):
-                    best, best_end = piece, stop
-        if best is None:
+        while index < len(runs) and runs[index][0] <= at:
+            heappush(open_runs, runs[index][1:])
+            index += 1
+        while open_runs and open_runs[0][2] <= at:
+            heappop(open_runs)
+        if not open_runs:
             break
-        end = min(end, best_end)
-        for piece in pieces:
-            if piece.born < best.born:
-                end = min([end, *(start for start, stop in piece.ranges if at < start < min(stop, piece.good))])
-        found.append((best, at, end))
+        _, _, stop, piece = open_runs[0]
+        end = min(limit, stop, runs[index][0] if index < len(runs) else limit)
+        if found and found[-1][0] is piece:
+            found[-1] = (piece, found[-1][1], end)
+        else:
+            found.append((piece, at, end))
         at = end
     return found

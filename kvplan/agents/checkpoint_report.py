@@ -1,6 +1,7 @@
 """`kvplan agents checkpoints`: policies on a trace, with the bytes that they cost on this model."""
 
 import dataclasses
+import os
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -10,18 +11,24 @@ from kvplan.agents.checkpoint_flags import Advice, advise
 from kvplan.agents.checkpoints import Economics, Outcome, Policy, Resumes, lost_s, policies, replay, resumes_of
 from kvplan.agents.columns import Columns, columns_of
 from kvplan.agents.idle import read_replica
-from kvplan.agents.prefill import ConstantRate, Prefill, find_prefill
+from kvplan.agents.prefill import ConstantRate, Prefill, check_rate, find_prefill
 from kvplan.agents.screen import document, warn
+from kvplan.agents.tiers_report import gpu_price, price_assumption
 from kvplan.agents.traces import Trace, open_trace
+from kvplan.agents.workload import list_workloads
 from kvplan.capacity import evaluate
+from kvplan.deployment import Fleet
 from kvplan.document import Assumption
 from kvplan.errors import UsageError
+from kvplan.gpu import Gpu
 from kvplan.interval import Interval
 from kvplan.ledger import Holding
 from kvplan.model import Model
 from kvplan.plan import settle
 from kvplan.tables import Table, print_json, print_text
 from kvplan.units import format_short
+
+MOST_BYTE_PRICE = 1e6
 
 BLOCK_POLICIES: dict[str, dict[str, Any]] = {
     "every token": {"everywhere": True},
@@ -46,14 +53,32 @@ class Prices:
     """Tokens per second of one replica."""
     byte_price: float | None = None
     """Per GB (10^9) and hour, where snapshots are kept."""
-    gpu_price: float | None = None
-    """Per hour of one replica."""
+    gpu_price: str | None = None
+    """Per hour of one GPU, as it is typed: 3.5/h, or B300=6/h."""
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
-            value = getattr(self, name)
-            if value is not None and not (isfinite(value) and value > 0):
-                raise UsageError(f"--{name.replace('_', '-')} {value}: a number above 0")
+        check_rate(self.prefill_tokens_per_s)
+        if self.byte_price is not None and not (isfinite(self.byte_price) and 0 < self.byte_price <= MOST_BYTE_PRICE):
+            raise UsageError(f"--byte-price {self.byte_price}: above 0, at most {MOST_BYTE_PRICE:,}")
+
+    def replica_hour(self, gpu: Gpu | None, fleet: Fleet | None) -> float | None:
+        """What all GPUs of a replica cost an hour. Raises UsageError where nothing says how many these are."""
+        if self.gpu_price is None:
+            return None
+        if fleet is None:
+            raise UsageError("--gpu-price is of one GPU and hour; name the GPUs of a replica, for example --gpu B300:8")
+        return gpu_price(self.gpu_price, gpu) * fleet.layout.tp * fleet.layout.pp
+
+    def assumptions(self, gpu: Gpu | None, fleet: Fleet | None) -> tuple[Assumption, ...]:
+        """What was typed, in its unit."""
+        found = []
+        if self.byte_price is not None:
+            found.append(Assumption("byte_price", self.byte_price, "given", "--byte-price, per GB (10^9) and hour"))
+        if self.gpu_price is not None and fleet is not None:
+            gpus = fleet.layout.tp * fleet.layout.pp
+            found.append(price_assumption(self.gpu_price, gpu_price(self.gpu_price, gpu)))
+            found.append(Assumption("replica_gpus", gpus, "derived", "what a replica costs an hour is their price"))
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +109,12 @@ def checkpoint_report(
     read, deployment, gpu, contexts = settle(model, **flags)
     now = evaluate(read, deployment, gpu, contexts)
     snapshot = Holding(read.mixers(), now.dtypes).snapshot_bytes()
-    opened = open_trace(trace)
+    opened = _trace(trace)
     columns = columns_of(opened)
     linear = bool((columns.shared_tokens >= 0).any())
     resumes = resumes_of(columns) if linear else None
     mean = round(float(columns.input_tokens.mean()))
-    optimum = _optimum(resumes, mean, snapshot, prices)
+    optimum = _optimum(resumes, mean, snapshot, prices, prices.replica_hour(gpu, now.fleet))
     advice = advise(now, optimum, mean, snapshot)
     asked = _on_grid(policies(block_tokens), advice)
     outcomes = tuple(replay(columns, policy) for policy in asked) if linear else ()
@@ -114,8 +139,14 @@ def checkpoint_report(
         advice=advice,
         optimum_tokens=optimum,
         prices=prices,
-        assumptions=(*notes, *rests_on, *_ASSUMED),
+        assumptions=(*notes, *rests_on, *prices.assumptions(gpu, now.fleet), *_ASSUMED),
     )
+
+
+def _trace(path: str) -> Trace:
+    if not os.path.exists(path) and path in {one.name for one in list_workloads()}:
+        raise UsageError(f"--workload {path}: a profile's percentiles do not say what prompts share; give a trace")
+    return open_trace(path)
 
 
 def _by_blocks(trace: Trace) -> dict[str, BlockOutcome]:
@@ -149,21 +180,23 @@ def _lost(columns: Columns, outcomes: tuple[Outcome, ...], prefill: Prefill | No
     return {} if prefill is None else {one.policy.name: lost_s(columns, one.policy, prefill) for one in outcomes}
 
 
-def _optimum(resumes: Resumes | None, context_tokens: int, snapshot: int, prices: Prices) -> dict[str, float]:
-    rate, byte, gpu = prices.prefill_tokens_per_s, prices.byte_price, prices.gpu_price
+def _optimum(
+    resumes: Resumes | None, context_tokens: int, snapshot: int, prices: Prices, replica_hour: float | None
+) -> dict[str, float]:
+    rate, byte = prices.prefill_tokens_per_s, prices.byte_price
     if (
         resumes is None
         or resumes.per_open_second is None
         or rate is None
         or byte is None
-        or gpu is None
+        or replica_hour is None
         or not snapshot
     ):
         return {}
     found = {}
     for name, share in (("mid_history", resumes.beyond_preamble), ("every_resume", 1.0)):
         one = Economics(
-            context_tokens, snapshot, rate, byte / 1e9 / 3600, gpu / 3600, resumes.per_open_second, share
+            context_tokens, snapshot, rate, byte / 1e9 / 3600, replica_hour / 3600, resumes.per_open_second, share
         ).optimum_tokens()
         if isfinite(one):
             found[name] = one

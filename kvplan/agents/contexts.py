@@ -29,6 +29,18 @@ class Contexts:
     """Mean time that a session stays open, pauses capped."""
     assumptions: tuple[Assumption, ...] = ()
 
+    def clipped(self, limit_tokens: int) -> Ints:
+        """`tokens`, those beyond an engine's limit as long as that."""
+        return np.minimum(self.tokens, limit_tokens)
+
+    def beyond(self, limit_tokens: int) -> tuple[Assumption, ...]:
+        """How many that are; empty where none is."""
+        share = float((self.tokens > limit_tokens).mean())
+        if not share:
+            return ()
+        said = f"{share:.1%} of the contexts are beyond the engine's limit and count as long as that"
+        return (Assumption("clipped_at_tokens", limit_tokens, "derived", said),)
+
 
 def contexts_of_trace(columns: Columns, weighting: Weighting = "time", gap_cap_s: float = GAP_CAP_S) -> Contexts:
     """Contexts of a trace's requests, weighted by how long each stands or counted once each."""

@@ -11,7 +11,7 @@ from kvplan.agents.prefill import prefill_of
 from kvplan.agents.sessions import count_sessions
 from kvplan.agents.tier import Tier
 from kvplan.agents.tier_flag import find_tiers
-from kvplan.agents.tiers import Case, crossing_bytes
+from kvplan.agents.tiers import Case, crossing_bytes, stored_bytes
 from kvplan.agents.tiers_report import RISK, tier_assumptions
 from kvplan.agents.usage import Usage, read_usage
 from kvplan.document import Assumption
@@ -103,7 +103,14 @@ def failover_report(
         tiers=names,
         promises=tuple(promise(groups, unit, count, held) for count in counts),
         asked=promise(groups, unit, options.spare, held),
-        assumptions=(*notes, *rests_on, *_ASSUMED, *tier_assumptions(tiers), *usage.by_time.assumptions),
+        assumptions=(
+            *notes,
+            *rests_on,
+            *_ASSUMED,
+            *tier_assumptions(tiers),
+            *usage.by_time.assumptions,
+            *usage.by_time.beyond(replica.pool.max_model_len),
+        ),
     )
 
 
@@ -114,10 +121,13 @@ _ASSUMED = (
 
 
 def losses_of(fleet: Fleetwide, replica: Replica, tiers: list[Tier]) -> tuple[tuple[Loss, ...], dict[str, str]]:
-    """One failure of each unit, with the fastest tier that outlives it and that survivors can reach."""
+    """One failure of each unit, with the fastest tier that outlives it, that survivors can reach, and that holds the
+    sessions of a replica."""
     found: list[Loss] = []
     names: dict[str, str] = {}
-    reachable = [tier for tier in tiers if tier.survives_node]
+    reachable = (
+        [tier for tier in tiers if tier.survives_node and _holds(replica, tier, fleet)] if replica.caching else []
+    )
     for unit in UNITS:
         costs = {tier.name: _reach(replica, tier, fleet.context_tokens) for tier in reachable}
         name = min(costs, key=lambda one: costs[one][1] / costs[one][0].bytes_per_s.value, default=None)
@@ -125,6 +135,13 @@ def losses_of(fleet: Fleetwide, replica: Replica, tiers: list[Tier]) -> tuple[tu
         if name is not None:
             names[unit] = name
     return tuple(found), names
+
+
+def _holds(replica: Replica, tier: Tier, fleet: Fleetwide) -> bool:
+    """Whether what the tier has beside one replica holds all of its sessions."""
+    size = tier.size_bytes_per_gpu
+    each = stored_bytes(replica, tier, fleet.context_tokens)
+    return size is None or size * replica.gpus >= fleet.sessions_per_replica * each
 
 
 def _reach(replica: Replica, tier: Tier, tokens: int) -> tuple[Link, int]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from kvplan.agents.failover import Loss
 from kvplan.agents.failover_report import FailoverReport
+from kvplan.agents.idle import Replica
 from kvplan.agents.screen import document, warn
 from kvplan.agents.tiers_screen import assumed_lines, seconds, span
 from kvplan.interval import Interval
@@ -28,6 +29,7 @@ def failover_body(report: FailoverReport) -> dict[str, Any]:
         "replicas": report.groups.replicas,
         "replicas_that_die_together": report.groups.together,
         "sessions_per_replica": report.sessions_per_replica,
+        "risk": report.risk,
         "context_tokens": report.context_tokens,
         "unit": report.unit,
         "promised": dataclasses.asdict(report.asked),
@@ -39,23 +41,34 @@ def failover_body(report: FailoverReport) -> dict[str, Any]:
 
 def _lines(report: FailoverReport) -> list[str]:
     asked, groups = report.asked, report.groups
-    what = f"{asked.spare} lost {NAMES[report.unit]}{'s' if asked.spare != 1 else ''}"
-    verdict = (
-        f"{asked.sessions:,} sessions of {report.usage.name} may be promised: after {what} the rest still holds them"
-        if asked.sessions
-        else f"nothing may be promised against {what}: no replica of the {groups.replicas} is left"
-    )
+    what = f"{asked.spare:,} lost {NAMES[report.unit]}{'s' if asked.spare != 1 else ''}"
+    if asked.sessions:
+        verdict = f"{asked.sessions:,} sessions of {report.usage.name} may be promised: after {what} the rest still "
+        verdict += "holds them"
+    elif report.sessions_per_replica:
+        verdict = f"nothing may be promised against {what}: no replica of the {groups.replicas:,} is left"
+    else:
+        verdict = f"nothing may be promised: {why_none(report.replica, report.risk)}"
     gpus, nodes = report.replica.gpus, len(groups.replicas_of_node)
     together = f", {groups.together} share experts and die together" if groups.together > 1 else ""
     return [
         f"{report.replica.model.name}: {verdict}",
-        f"REPLICAS   {groups.replicas} of {gpus} GPU{'s' if gpus > 1 else ''} on {nodes} node{'s' if nodes > 1 else ''}"
-        f"{together}; each dies with any of its GPUs",
+        f"REPLICAS   {groups.replicas} of {gpus} GPU{'s' if gpus > 1 else ''} each on {nodes} "
+        f"node{'s' if nodes > 1 else ''}{together}; each dies with any of its GPUs",
         f"SESSIONS   {report.sessions_per_replica:,} a replica at {report.risk * 100:g} % risk, of "
         f"{report.context_tokens:,} tokens on average",
-        *(loss_line(loss, report.tiers.get(loss.unit)) for loss in report.losses if loss.unit != "replica"),
+        *(
+            loss_line(loss, report.tiers.get(loss.unit))
+            for loss in report.losses
+            if loss.unit != "replica" and report.sessions_per_replica
+        ),
         *assumed_lines(report.assumptions),
     ]
+
+
+def why_none(replica: Replica, risk: float) -> str:
+    """Why a replica holds not one session."""
+    return replica.pool.refusal or f"a replica's pool does not hold one session at {risk * 100:g} % risk"
 
 
 def loss_line(loss: Loss, tier: str | None) -> str:
@@ -77,7 +90,7 @@ def loss_line(loss: Loss, tier: str | None) -> str:
 
 def _promise_table(report: FailoverReport) -> Table:
     rows = [
-        (f"{one.spare}", f"{one.replicas_left:,}", f"{one.sessions:,}", f"{one.per_replica:,.1f}")
+        (f"{one.spare:,}", f"{one.replicas_left:,}", f"{one.sessions:,}", f"{one.per_replica:,.1f}")
         for one in report.promises
     ]
     head = (f"{NAMES[report.unit]}s lost", "replicas left", "sessions promised", "a replica until then")

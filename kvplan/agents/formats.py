@@ -100,16 +100,22 @@ class Format:
 
 def _plain() -> Callable[[Mapping[str, Any], int], Iterator[Request]]:
     def read(row: Mapping[str, Any], number: int) -> Iterator[Request]:
-        words = name(row, "trigger", "")
+        words, prompt, shared = (
+            name(row, "trigger", ""),
+            whole(row, "input_tokens", least=1),
+            maybe_whole(row, "lcp_prev"),
+        )
+        if shared is not None and shared > prompt:
+            raise BadRow("lcp_prev is above input_tokens")
         yield Request(
             session=name(row, "session", str(number)),
             agent=name(row, "agent", MAIN),
             at_s=seconds(row, "t_s"),
-            input_tokens=whole(row, "input_tokens", least=1),
+            input_tokens=prompt,
             output_tokens=whole(row, "output_tokens", default=0),
             service_s=seconds(row, "api_s"),
             pause_s=seconds(row, "think_s"),
-            shared_tokens=maybe_whole(row, "lcp_prev"),
+            shared_tokens=shared,
             preamble_tokens=maybe_whole(row, "preamble_tokens"),
             trigger=trigger(words.split("/")) if words else None,
         )
@@ -205,18 +211,18 @@ def _sessions() -> Callable[[Mapping[str, Any], int], Iterator[Request]]:
         for one in requests:
             if not isinstance(one, dict):
                 raise BadRow("requests holds what is no object")
-            runs, words = _runs(one), one.get("trigger", [])
+            runs, words, prompt = _runs(one), one.get("trigger", []), whole(one, "input", least=1)
             if not isinstance(words, list):
                 raise BadRow("requests.trigger is not a list")
             made.append(
                 Request(
                     session=session,
                     at_s=seconds(one, "t"),
-                    input_tokens=whole(one, "input", least=1),
+                    input_tokens=prompt,
                     output_tokens=whole(one, "output", default=0),
                     service_s=seconds(one, "api"),
                     pause_s=seconds(one, "think"),
-                    shared_tokens=_common(before, runs) * size,
+                    shared_tokens=min(prompt, _common(before, runs) * size),
                     preamble_tokens=preamble or None,
                     trigger=trigger([str(word) for word in words]),
                 )

@@ -57,7 +57,7 @@ def _lines(found: Frontier) -> list[str]:
     )
     lines = [f"{found.model}: {load}"]
     if found.answer is None:
-        lines.append(f"NOT HELD   by up to {asked['max_gpus']:,} GPUs of any kind that was searched")
+        lines.append("NOT HELD   by any kind of GPU that was searched, in the numbers allowed; a table says why")
     else:
         lines += _answer_lines(found, found.answer)
     axes = "; ".join(f"{_SHORT.get(name, name)} {_values(name, values)}" for name, values in searched.axes.items())

@@ -32,8 +32,7 @@ def generate(workload: Workload, sessions: int, seed: int = 0) -> Iterator[Reque
 def _session(workload: Workload, name: str, count: int, random: np.random.Generator) -> Iterator[Request]:
     tie = workload.session_share
     scores = np.sqrt(tie) * random.standard_normal() + np.sqrt(1 - tie) * (1 - random.standard_exponential(count))
-    everyone = _everyone(tie)
-    contexts = np.sort(_required(workload).at(np.interp(scores, everyone, midpoints(len(everyone)))))
+    contexts = np.sort(_required(workload).at(np.interp(scores, _everyone(tie), _shares())))
     answers = _draw(workload, "output_tokens", count, random)
     service = _draw(workload, "service_s", count, random)
     pauses = {kind: _draw(workload, f"{kind}_pause_s", count, random) for kind in ("tool", "user")}
@@ -71,6 +70,11 @@ def _required(workload: Workload) -> Quantiles:
 def _draw(workload: Workload, name: str, count: int, random: np.random.Generator) -> Floats | None:
     table = workload.table(name)
     return None if table is None else table.at(random.random(count))
+
+
+@cache
+def _shares() -> Floats:
+    return midpoints(_SCORES)
 
 
 @cache

@@ -20,7 +20,10 @@ from kvplan.agents.sessions import units_of
 from kvplan.engines.base import Reuse
 from kvplan.errors import UsageError
 
-MOST_CLIENTS = 128
+MOST_CLIENTS = 64
+MOST_SESSIONS = 1 << 20
+_FINE = 40
+"""A knee is found to one part in so many."""
 _INFINITE = 1 << 50
 STEPS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
 """Session counts that are shown where none are asked for, in parts of the knee."""
@@ -75,11 +78,12 @@ class Loop:
             raise UsageError("no prompt of this workload shares anything with the one before it")
         self.sessions, self.pool, self.reuse = sessions, pool, reuse
         self.eviction, self.hours, self.runs, self.seed = eviction, hours, runs, seed
-        self.most_clients, self.scaled = most_clients, False
+        self.most_clients, self.scaled, self.cut = most_clients, False, False
         tokens = np.unique([turn.prompt + turn.answer for turns in sessions for turn in turns])
         sizes = units_of(pool.units, tokens)
         self.sizes: dict[int, int] = dict(zip(tokens.tolist(), sizes.tolist(), strict=True))
         self._done: dict[tuple[int, bool], list[Outcome]] = {}
+        """By sessions and by whether they are kept whole, the runs so far."""
 
     @cached_property
     def load(self) -> Load:
@@ -97,14 +101,20 @@ class Loop:
         return clients * self.footprint / self.pool.units.capacity if self.pool.units.capacity else inf
 
     def outcomes(self, clients: int, *, whole: bool = False) -> list[Outcome]:
-        key = (clients, whole or self.reuse is None)
-        if key not in self._done:
-            at_once = min(clients, self.most_clients)
-            self.scaled |= at_once < clients
-            self._done[key] = [
-                self._run(at_once, self._cache(at_once, clients, key[1]), self.seed + run) for run in range(self.runs)
-            ]
-        return self._done[key]
+        return self._first_runs(clients, self.runs, whole)
+
+    def _first_runs(self, clients: int, runs: int, whole: bool = False) -> list[Outcome]:
+        whole = whole or self.reuse is None
+        done = self._done.setdefault((clients, whole), [])
+        at_once = min(clients, self.most_clients)
+        self.scaled |= at_once < clients
+        for run in range(len(done), runs):
+            done.append(self._run(at_once, self._cache(at_once, clients, whole), self.seed + run))
+        return done
+
+    def first_hit(self, clients: int) -> float:
+        """Of the first run alone: where to look."""
+        return self._first_runs(clients, 1)[0].hit
 
     def hit(self, clients: int, *, whole: bool = False) -> float:
         return fmean(one.hit for one in self.outcomes(clients, whole=whole))
@@ -127,7 +137,9 @@ class Loop:
         return fmean(self._run(clients, caches(), self.seed + run).hit for run in range(self.runs))
 
     def _run(self, clients: int, cache: Cache, seed: int) -> Outcome:
-        return simulate(self.sessions, clients, cache, hours=self.hours, seed=seed)
+        found = simulate(self.sessions, clients, cache, hours=self.hours, seed=seed)
+        self.cut |= found.cut
+        return found
 
     def _cache(self, at_once: int, clients: int, whole: bool) -> Cache:
         """The pool, or the part of it that falls to the sessions that are simulated."""
@@ -161,18 +173,17 @@ def make_cache(reuse: Reuse, capacity: int, slots: int | None, eviction: Evictio
 
 
 def find_knee(loop: Loop, keep: float) -> Knee:
-    """By bisection between session counts that the approximation suggests."""
+    """The largest count that keeps enough, to 2.5 %, between one that does and one that does not.
+
+    Counts are tried where a straight line between what was seen last puts the knee, from the approximation's on. The
+    first of the runs says where to look; all of them say what holds. Raises UsageError where nothing is found again
+    even with room for everything.
+    """
     infinite = loop.infinite_hit()
-    least = keep * infinite
+    if not infinite:
+        raise UsageError("no prompt of this workload finds anything again here, however large the pool")
     guess = che_knee(loop.load, loop.pool.units.capacity, keep * _che_ceiling(loop))
-    low, high = 0, max(1, round(guess * 1.25))
-    while high < 1 << 20 and loop.hit(high) >= least:
-        low, high = high, high * 2
-    if not low and guess > 2 and loop.hit(round(guess * 0.75)) >= least:
-        low = min(round(guess * 0.75), high - 1)
-    while high - low > max(1, high // 40):
-        middle = (low + high) // 2
-        low, high = (middle, high) if loop.hit(middle) >= least else (low, middle)
+    low = _last_kept(loop, keep * infinite, guess) if loop.pool.units.capacity else 0
     return Knee(
         sessions=low,
         x=loop.x(low),
@@ -184,6 +195,55 @@ def find_knee(loop: Loop, keep: float) -> Knee:
         dense_sessions=dense_knees(loop, keep),
         footprint=loop.footprint,
     )
+
+
+def _last_kept(loop: Loop, least: float, guess: int) -> int:
+    """The most sessions with a mean hit rate of at least `least`; 0 where one has less."""
+    start = max(1, guess)
+    ends = (max(1, start - start // 8), start + max(1, start // 8))
+    falls = (
+        che_hit(loop.load, ends[0], loop.pool.units.capacity) - che_hit(loop.load, ends[1], loop.pool.units.capacity)
+    ) / (ends[1] - ends[0])
+    first = round(abs(loop.first_hit(start) - least) / falls) if falls > 0 else start // 8
+    near = _bracketed(lambda count: loop.first_hit(count) - least, start, first)
+    return _bracketed(lambda count: loop.hit(count) - least, max(1, near), near // _FINE)
+
+
+def _bracketed(excess: Callable[[int], float], start: int, first: int) -> int:
+    """The largest count whose excess is not negative, at most 2.5 % below one whose is. `excess` falls.
+
+    The first step is so long; from then on a straight line says how far, until both ends are found.
+    """
+    seen: dict[int, float] = {}
+    low, high, count, step = 0, 0, start, max(1, first)
+    while not high or high - low > max(1, high // _FINE):
+        seen[count] = excess(count)
+        low, high = (count, high) if seen[count] >= 0 else (low, count)
+        if low >= MOST_SESSIONS:
+            break
+        if low and high:
+            count = _between(seen, low, high)
+            continue
+        step = min(2 * step, _along(seen, count)) if len(seen) > 1 else step
+        count = low + step if low else max(1, high - step)
+    return low
+
+
+def _along(seen: dict[int, float], count: int) -> int:
+    """How far from `count` a straight line through the last two crosses, and a bit more."""
+    before, last = list(seen)[-2:]
+    slope = (seen[last] - seen[before]) / (last - before)
+    far = abs(seen[last] / slope) if slope < 0 else inf
+    return max(1, count // _FINE) + (round(far) if far < MOST_SESSIONS else MOST_SESSIONS)
+
+
+def _between(seen: dict[int, float], low: int, high: int) -> int:
+    """Half a step past where a straight line through both ends crosses, so that the next one is on the other side."""
+    step = max(1, high // _FINE)
+    crosses = low + (high - low) * seen[low] / (seen[low] - seen[high])
+    nearer_low = crosses - low < high - crosses
+    count = round(crosses + step / 2) if nearer_low else round(crosses - step / 2)
+    return min(max(count, low + 1), high - 1)
 
 
 def _che_ceiling(loop: Loop) -> float:

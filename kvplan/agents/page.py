@@ -67,7 +67,7 @@ class AgentsPage:
     @property
     def best(self) -> TierRow | None:
         """Where idle sessions should live."""
-        return nearest(self.tiers)
+        return nearest(self.tiers, caching=self.replica.caching)
 
     @property
     def exit_code(self) -> int:
@@ -123,6 +123,8 @@ def _knee(
         return None, "not simulated, by --no-knee", ()
     if not usage.has_sessions:
         return None, "the workload has no sessions that come back", ()
+    if replica.pool.refusal:
+        return None, replica.pool.refusal, ()
     if not replica.caching:
         return None, "prefix caching is off, so no session is found again", ()
     asked = ResidencyOptions(sessions=(1,), seed=options.seed)

@@ -4,7 +4,7 @@ import dataclasses
 from math import inf
 from typing import Any
 
-from kvplan.agents.failover_screen import loss_line
+from kvplan.agents.failover_screen import loss_line, why_none
 from kvplan.agents.page import AgentsPage
 from kvplan.agents.saving import Basis, Compared, Saving
 from kvplan.agents.screen import document, risk_table, warn
@@ -82,6 +82,7 @@ def page_lines(page: AgentsPage) -> list[str]:
             if stated.sessions
             for part in lines(page)
         ),
+        *([] if stated.sessions else [f"NONE       {why_none(page.replica, stated.risk)}"]),
         *caching_line(page.replica),
         *saving_lines(page.saving, page.replica.gpus),
         *_engine_line(page),
@@ -168,7 +169,9 @@ def saving_lines(saving: Saving | None, gpus: int) -> list[str]:
     if saving is None:
         return ["BYTES      no twin to compare with: the model has no state or no full attention of its own"]
     whole, rank = saving.whole, saving.rank
-    if saving.saves:
+    if not whole.median.more_bytes:
+        head = f"the median request of {saving.median_tokens:,} tokens stores as much as under {saving.twin}"
+    elif saving.saves:
         head = (
             f"saves {whole.mean.saving:.1%} against {saving.twin} over all requests, {whole.median.saving:.1%} for the "
             f"median one of {saving.median_tokens:,} tokens"
@@ -181,6 +184,8 @@ def saving_lines(saving: Saving | None, gpus: int) -> list[str]:
         )
     if rank is None or gpus == 1:
         return [f"BYTES      {head}"]
+    if not rank.median.more_bytes:
+        return [f"BYTES      {head}; so does one of {gpus} ranks"]
     turn = "saves" if rank.median.more_bytes < 0 else "stores"
     size = f"{abs(rank.median.saving):.1%}" + ("" if turn == "saves" else " more")
     return [f"BYTES      {head}; one of {gpus} ranks {turn} {size} ({_pair(rank.median)})"]

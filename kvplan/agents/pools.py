@@ -1,13 +1,15 @@
 """The pool of one replica in its engine's own units, for sessions of different lengths."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from kvplan.capacity import Evaluation, evaluate
 from kvplan.engines.base import Units
 from kvplan.errors import UsageError
 from kvplan.model import Model
 from kvplan.plan import settle
+
+Lacking = Literal["weights", "max_model_len"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +23,24 @@ class SessionPool:
     low: Units
     high: Units
     pool_bytes: int
+    """Of one rank; 0 where the weights leave none."""
     pool_source: str
     replicas: int
     max_model_len: int
+    lacking: Lacking | None = None
+    """What is missing where not one session can be held; None where the pool is one."""
+
+    @property
+    def refusal(self) -> str:
+        """Why nothing can be held, in words; empty where something can."""
+        if self.lacking is None:
+            return ""
+        if self.lacking == "weights":
+            return "the weights leave nothing for a cache"
+        return (
+            f"the pool does not hold one sequence of {self.max_model_len:,} tokens, which {self.engine} asks for when "
+            "it starts; give a smaller --max-model-len"
+        )
 
 
 def session_pool(model: str | Model, **flags: Any) -> SessionPool:
@@ -51,10 +68,11 @@ def pool_of(read: Model, now: Evaluation, limit: int) -> SessionPool:
         units=point,
         low=low,
         high=high,
-        pool_bytes=now.pool.bytes,
+        pool_bytes=max(0, now.pool.bytes),
         pool_source=now.pool.source,
         replicas=now.fleet.replicas,
         max_model_len=limit,
+        lacking="weights" if now.pool.bytes <= 0 else None if point.capacity > 0 else "max_model_len",
     )
 
 

@@ -1,7 +1,6 @@
 """How long a replica takes to prefill: measured kernels where there are some, else a rate that someone states."""
 
 from dataclasses import dataclass
-from math import isfinite
 from typing import Protocol
 
 from kvplan.agents.idle import Replica
@@ -13,6 +12,9 @@ from kvplan.latency import make_clock
 _K3_NODE = Interval(18_500.0, 15_000.0, 22_000.0, "published")
 """Kimi K3 on 8 × B300 from the times to first token at 8,193 and 16,385 tokens: 0.51-0.54 s and 0.86-0.91 s; the upper
 end is what the second 8,192 tokens take (flashinfer-ai/flashinfer pull request 4445, 2026)."""
+
+
+LEAST_RATE, MOST_RATE = 0.001, 1_000_000_000
 
 
 class Prefill(Protocol):
@@ -31,16 +33,23 @@ class ConstantRate:
         return self.tokens_per_s.inverse(new_tokens)
 
 
+def check_rate(tokens_per_s: float | None) -> None:
+    """Raises UsageError for what no replica prefills in a second."""
+    if tokens_per_s is not None and not LEAST_RATE <= tokens_per_s <= MOST_RATE:
+        raise UsageError(
+            f"--prefill-tokens-per-s {tokens_per_s:g}: tokens per second of a replica, {LEAST_RATE:g} to {MOST_RATE:,}"
+        )
+
+
 def find_prefill(replica: Replica, tokens_per_s: float | None) -> tuple[Prefill, tuple[Assumption, ...]] | None:
     """A stated rate, else the clock of `--calibration`, else the published rate of exactly this model on exactly these
     GPUs; None without any of them.
 
-    Raises UsageError where the rate is no positive number, and as `kvplan.latency.make_clock` does.
+    Raises UsageError as `check_rate` does, and as `kvplan.latency.make_clock` does.
     """
     name, deployment = "prefill_tokens_per_s", replica.now.deployment
     if tokens_per_s is not None:
-        if not (isfinite(tokens_per_s) and tokens_per_s > 0):
-            raise UsageError(f"--prefill-tokens-per-s {tokens_per_s}: tokens per second of a replica, above 0")
+        check_rate(tokens_per_s)
         rate = Interval(tokens_per_s, tokens_per_s, tokens_per_s, "assumed")
         given = Assumption(name, tokens_per_s, "given", "--prefill-tokens-per-s, at every length")
         return ConstantRate(rate), (given,)

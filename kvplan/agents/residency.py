@@ -20,6 +20,10 @@ from kvplan.agents.columns import Columns
 from kvplan.errors import UsageError
 
 
+MOST_REQUESTS = 60_000
+"""Of one simulation: traces in which nothing takes time would never end."""
+
+
 class Turn(NamedTuple):
     """One request: tokens of prompt and answer, what it shares with the prompt before, and seconds."""
 
@@ -67,6 +71,8 @@ class Outcome:
     """Requests that found no memory at first."""
     refused: int
     """Requests that would never have found any: they count as missed, and their sessions go on without."""
+    cut: bool = False
+    """Whether it ended at MOST_REQUESTS, before its time."""
 
     @property
     def hit(self) -> float:
@@ -99,15 +105,17 @@ class _Loop:
         self._named = clients
 
     def run(self, seconds: float) -> Outcome:
+        cut = False
         while self._events:
             at, _, client, ends = heappop(self._events)
-            if at > seconds:
+            if at > seconds or self.requests + self.refused >= MOST_REQUESTS:
+                cut = at <= seconds
                 break
             if ends:
                 self._finish(at, client)
             elif self._waiting or not self._start(at, client):
                 self._wait(at, client)
-        return Outcome(self.requests, self.prompt_tokens, self.hit_tokens, self.waited, self.refused)
+        return Outcome(self.requests, self.prompt_tokens, self.hit_tokens, self.waited, self.refused, cut)
 
     def _push(self, at: float, client: int, ends: bool) -> None:
         self._count += 1

@@ -12,7 +12,7 @@ from kvplan.agents.generate import generate
 from kvplan.agents.knee import Knee, Loop, Row, find_knee, rows_of
 from kvplan.agents.pools import SessionPool, pool_of
 from kvplan.agents.report import find_profile
-from kvplan.agents.residency import Conversation, conversations
+from kvplan.agents.residency import MOST_REQUESTS, Conversation, conversations
 from kvplan.agents.traces import Trace, open_trace
 from kvplan.capacity import evaluate
 from kvplan.document import Assumption
@@ -83,7 +83,7 @@ class ResidencyReport:
 def parse_options(sessions: str | None, eviction: str, retention: str, **numbers: Any) -> ResidencyOptions:
     """The options as they are typed. Raises UsageError naming the flag."""
     try:
-        counts = tuple(int(part) for part in sessions.split(",")) if sessions else ()
+        counts = tuple(int(part) for part in sessions.split(",")) if sessions is not None else ()
     except ValueError:
         raise UsageError(f"--sessions {str(sessions)[:40]!r}: whole numbers, for example 16,24,32") from None
     chosen: Any = eviction
@@ -116,8 +116,21 @@ def residency_report(
     loop = Loop(sessions, pool, reuse, options.eviction, options.hours, options.runs, options.seed)
     knee = find_knee(loop, options.keep)
     rows = rows_of(loop, knee, options.sessions, options.beyond)
-    said = tuple(trace.notes()) if trace else ()
+    said = (*(trace.notes() if trace else ()), *_too_short(loop, options))
     return ResidencyReport(*head, source, knee, rows, (), (*notes, *_rests_on(reuse, options, loop)), said)
+
+
+def _too_short(loop: Loop, options: ResidencyOptions) -> tuple[str, ...]:
+    """What begins all at once has to end before hit rates are those of sessions of all ages."""
+    if loop.cut:
+        return (f"simulations ended at {MOST_REQUESTS:,} requests, before the {options.hours:g} h of --hours",)
+    whole_s = float(loop.load.rest_s.sum()) / loop.load.sessions
+    if options.hours * 3600 >= whole_s:
+        return ()
+    return (
+        f"--hours {options.hours:g} is shorter than a session, {whole_s / 3600:.2g} h on average: all of them are "
+        "young and small, and more seem to be found again than are",
+    )
 
 
 def _retained(reuse: Reuse | None, asked: str) -> Reuse | None:
@@ -157,6 +170,8 @@ def _sessions(
     assert profile is not None, "a workload is a trace or a profile"
     if profile.table("requests_per_session") is None:
         raise UsageError(f"workload {profile.name} has no conversations to come back to; use a trace or coding-agent")
+    if options.subagents:
+        raise UsageError("--subagents needs a trace: a profile is of main agents alone")
     columns = read_columns(generate(profile, MADE_SESSIONS, options.seed))
     return conversations(columns, options.gap_cap_s, limit), f"{profile.source.title}, sessions made up from it"
 

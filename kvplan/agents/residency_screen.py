@@ -6,6 +6,7 @@ from typing import Any
 from kvplan.agents.knee import Knee, Row
 from kvplan.agents.residency_report import SCALES, ResidencyReport
 from kvplan.agents.screen import document, warn
+from kvplan.agents.tiers_screen import plain
 from kvplan.tables import Table, print_json, print_text
 from kvplan.units import format_tokens
 
@@ -18,7 +19,8 @@ def show_residency(report: ResidencyReport, *, as_json: bool) -> None:
         print_json(document("kvplan.residency/1", report.inputs, report.assumptions, _body(report)))
         return
     lines = _lines(report, report.knee) if report.knee else _content_lines(report)
-    print_text(lines, [_rows(report.rows) if report.knee else _contents(report)])
+    tables = [] if report.pool.refusal else [_rows(report.rows) if report.knee else _contents(report)]
+    print_text(lines, tables)
 
 
 def _body(report: ResidencyReport) -> dict[str, Any]:
@@ -31,8 +33,8 @@ def _body(report: ResidencyReport) -> dict[str, Any]:
         "pool": {"units": pool.units.name, "capacity": pool.units.capacity, "replicas": pool.replicas},
         "cache": cache,
         "workload": {"name": report.workload, "source": report.source},
-        "knee": None if report.knee is None else dataclasses.asdict(report.knee),
-        "rows": [dataclasses.asdict(row) for row in report.rows],
+        "knee": None if report.knee is None else plain(dataclasses.asdict(report.knee)),
+        "rows": [plain(dataclasses.asdict(row)) for row in report.rows],
         "pools": [dataclasses.asdict(one) for one in report.contents],
         "warnings": list(report.warnings),
     }
@@ -40,6 +42,8 @@ def _body(report: ResidencyReport) -> dict[str, Any]:
 
 def _lines(report: ResidencyReport, knee: Knee) -> list[str]:
     pool, asked, (low, high) = report.pool, report.inputs, knee.hit_range
+    if pool.refusal:
+        return [f"{pool.model.name} finds not one open session of {report.workload} again: {pool.refusal}"]
     found = f"{knee.sessions:,} open sessions" if knee.sessions else "not one open session"
     lines = [
         f"{pool.model.name} finds {found} of {report.workload} again: the knee, at x = {knee.x:.2f}",
@@ -107,6 +111,8 @@ def _share(value: float | None) -> str:
 def _content_lines(report: ResidencyReport) -> list[str]:
     pool, named = report.pool, list(zip((*SCALES, None), report.contents, strict=True))
     own = next(one for scale, one in named if scale == 1.0)
+    if pool.refusal:
+        return [f"{pool.model.name} finds nothing of {report.workload} again: {pool.refusal}"]
     return [
         f"{pool.model.name} finds {own.hit:.1%} of the prompt tokens of {report.workload} again",
         f"POOL       {pool.units.capacity:,} {pool.units.name} a replica ({pool.engine} {pool.rules_version})",

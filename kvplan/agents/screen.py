@@ -13,7 +13,7 @@ from kvplan.document import Assumption
 from kvplan.tables import Table, print_json, print_text
 from kvplan.units import format_tokens, printable
 
-SHOWN = (10.0, 50.0, 90.0, 95.0, 99.0, 99.9)
+SHOWN = (10.0, 50.0, 90.0, 99.0, 99.9)
 
 
 def document(schema: str, inputs: dict[str, Any], assumptions: Iterable[Assumption], body: dict[str, Any]) -> Any:
@@ -58,7 +58,9 @@ def _sessions_lines(report: SessionsReport) -> list[str]:
         f"DIVIDED    {found.naive:,.1f} sessions at {format_tokens(found.naive_context_tokens)} tokens each, "
         f"{found.at_mean_context:,.1f} at the mean: neither says anything about risk",
     ]
-    if found.duty is not None and found.session_s:
+    if pool.refusal:
+        lines.append(f"NONE       {pool.refusal}")
+    if found.duty is not None and found.session_s and least.sessions:
         running = least.sessions * found.duty
         rate = least.sessions * 3600 / found.session_s
         lines.append(
@@ -132,7 +134,8 @@ def _workload_lines(workload: Workload) -> list[str]:
             f"DUTY       {workload.duty:.1%} of an open session's time, pauses capped at {workload.gap_cap_s:g} s"
         )
     source = workload.source
-    lines.append(f"SOURCE     {source.title}, {source.licence}{f', {source.url}' if source.url else ''}")
+    licence = "licence unknown" if source.licence == "unknown" else source.licence
+    lines.append(f"SOURCE     {source.title}, {licence}{f', {source.url}' if source.url else ''}")
     return lines + ([f"NOTE       {source.note}"] if source.note else [])
 
 

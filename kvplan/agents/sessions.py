@@ -36,6 +36,7 @@ class AtRisk:
     """How many of them the model works for at a time, on average (Little's law); None where nothing is timed."""
     deployment_sessions: int
     binds: str
+    """What runs out first; where nothing is held, "weights" or "max_model_len"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +67,7 @@ class Sessions:
 
 def count_sessions(pool: SessionPool, contexts: Contexts, risks: tuple[float, ...] = RISKS, seed: int = 0) -> Sessions:
     """Sessions at each risk for the pool as predicted and at both ends of its range. Equal seeds, equal answers."""
-    limit, notes = pool.max_model_len, list(contexts.assumptions)
-    beyond = float((contexts.tokens > limit).mean())
-    if beyond:
-        source = f"{beyond:.1%} of the contexts are beyond the engine's limit and count as long as that"
-        notes.append(Assumption("clipped_at_tokens", limit, "derived", source))
-    tokens = np.minimum(contexts.tokens, limit)
+    limit, tokens = pool.max_model_len, contexts.clipped(pool.max_model_len)
     units = units_of(pool.units, tokens)
     found = {id(one): _draw_counts(one.capacity, units, seed) for one in (pool.units, pool.low, pool.high)}
     point, low, high = (found[id(one)] for one in (pool.units, pool.low, pool.high))
@@ -96,7 +92,7 @@ def count_sessions(pool: SessionPool, contexts: Contexts, risks: tuple[float, ..
             _row(risk, pool, contexts.duty, (_at(point, risk), _at(low, risk), _at(high, risk)), (mean, sd))
             for risk in risks
         ),
-        assumptions=tuple(notes),
+        assumptions=(*contexts.assumptions, *contexts.beyond(limit)),
     )
 
 
@@ -132,7 +128,7 @@ def _row(
     risk: float, pool: SessionPool, duty: float | None, drawn: tuple[int, int, int], moments: tuple[float, float]
 ) -> AtRisk:
     caps = limits(pool.units, duty)
-    binds, most = pool.units.name, drawn[0]
+    binds, most = pool.lacking or pool.units.name, drawn[0]
     for name, cap in caps.items():
         if cap < most:
             binds, most = name, cap

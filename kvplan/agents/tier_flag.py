@@ -38,6 +38,10 @@ def _changed(tier: Tier, text: str, gpus_per_node: int) -> Tier | None:
     """The tier with what was typed; None where it is switched off. A size is the node's, a bandwidth the link's."""
     if text.strip().lower() == "off":
         return None
+    if not text.strip():
+        raise UsageError(
+            f"--tier {tier.name}=: nothing is said about it; write SIZE@BANDWIDTH, off, or key=value parts"
+        )
     first, *pairs = [part.strip() for part in text.split(",")]
     size, _, rate = first.partition("@")
     for key, value in (("size", size), ("bandwidth", rate), *_pairs(tier, pairs)):

@@ -7,7 +7,7 @@ from kvplan.agents.columns import Ints
 from kvplan.agents.idle import Replica, dense_units, idle_units, unit_bytes
 from kvplan.agents.links import Choice, break_even_bytes_per_s, choose, critical_reuse, transfer_s
 from kvplan.agents.prefill import Prefill
-from kvplan.agents.sessions import count_sessions, gaussian_sessions, units_of
+from kvplan.agents.sessions import count_sessions, gaussian_sessions, limits, units_of
 from kvplan.agents.tier import Tier
 from kvplan.agents.ttl import Ttl, best_ttl
 from kvplan.agents.usage import Usage
@@ -92,8 +92,8 @@ class Case:
 
     @property
     def tokens(self) -> int:
-        """The workload's mean context as the engine's limit allows it."""
-        return max(1, min(round(self.usage.by_time.mean_tokens), self.replica.pool.max_model_len))
+        """The workload's mean context, those beyond the engine's limit counted as long as that: `count_sessions`'s."""
+        return max(1, round(float(self.usage.by_time.clipped(self.replica.pool.max_model_len).mean())))
 
     @property
     def recompute_s(self) -> Interval | None:
@@ -101,18 +101,21 @@ class Case:
 
     def sizes(self, units: Units) -> Ints:
         """What each context takes."""
-        return units_of(units, self.usage.by_time.tokens.clip(max=self.replica.pool.max_model_len))
+        return units_of(units, self.usage.by_time.clipped(self.replica.pool.max_model_len))
 
     def pool_share(self) -> float:
-        """F/M: what one session takes of the GPUs' pool on average."""
+        """F/M: what one session takes of the GPUs' pool on average; infinite where there is none."""
         units = self.replica.pool.units
-        return float(self.sizes(units).mean()) / units.capacity if units.capacity > 0 else 1.0
+        return float(self.sizes(units).mean()) / units.capacity if units.capacity > 0 else inf
 
     def holds(self, miss_s: float, share: float) -> dict[str, Ttl]:
+        """Empty where the GPUs hold nothing."""
+        if share == inf:
+            return {}
         return {name: best_ttl(pauses, miss_s, share) for name, pauses in self.usage.pauses_s.items()}
 
     def at_risk(self, units: Units, sizes: Ints) -> int:
-        """Drawn where few fit; beyond MOST_DRAWN their sum is as good as normal."""
+        """Drawn where few fit; beyond MOST_DRAWN their sum is as good as normal. Of a tier, where nothing runs."""
         mean = float(sizes.mean())
         if mean and units.capacity / mean > MOST_DRAWN:
             return gaussian_sessions(units.capacity, mean, float(sizes.std()), self.risk)
@@ -127,9 +130,12 @@ def tier_rows(case: Case, tiers: list[Tier]) -> tuple[TierRow, ...]:
     return (_hbm(case, share, mean_dense), *(_row(case, tier, share, mean_dense) for tier in tiers))
 
 
-def nearest(rows: tuple[TierRow, ...]) -> TierRow | None:
+def nearest(rows: tuple[TierRow, ...], *, caching: bool = True) -> TierRow | None:
     """The first tier beside the GPUs that holds a session and is surely sooner than computing again; the first that
-    holds one where nothing says how long that takes."""
+    holds one where nothing says how long that takes. None where the GPUs themselves hold nothing, or keep
+    nothing of an idle session that a tier could get."""
+    if not rows[0].capacity or not caching:
+        return None
     beside = (row for row in rows if row.name != HBM and row.choice in (None, "reload"))
     return next((row for row in beside if row.sessions_at_mean is None or row.sessions_at_mean >= 1), None)
 
@@ -187,15 +193,17 @@ def _units(replica: Replica, tier: Tier) -> Units:
 
 
 def _hbm(case: Case, share: float, mean_dense: float | None) -> TierRow:
-    units, again = case.replica.pool.units, case.recompute_s
+    pool, again = case.replica.pool, case.recompute_s
+    units, duty = pool.units, case.usage.by_time.duty
+    held = count_sessions(pool, case.usage.by_time, (case.risk,), case.seed).at_risk[0].sessions
     return TierRow(
         name=HBM,
         title="the GPUs' own pool",
-        bytes_per_gpu=case.replica.pool.pool_bytes,
+        bytes_per_gpu=pool.pool_bytes,
         unit=units.name,
         capacity=units.capacity,
-        sessions_at_mean=min(1 / share, units.most_open or inf) if units.capacity > 0 else 0.0,
-        sessions_at_risk=case.at_risk(units, case.sizes(units)),
+        sessions_at_mean=min([1 / share, *limits(units, duty).values()]),
+        sessions_at_risk=held,
         dense_at_mean=units.capacity / mean_dense if mean_dense else None,
         crossing_bytes=0,
         bytes_per_s=None,

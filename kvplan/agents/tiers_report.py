@@ -76,7 +76,7 @@ class TiersReport:
     @property
     def best(self) -> TierRow | None:
         """The nearest tier beside the GPUs that is surely sooner than computing again; None where there is none."""
-        return nearest(self.rows)
+        return nearest(self.rows, caching=self.replica.caching)
 
     @property
     def exit_code(self) -> int:
@@ -115,6 +115,7 @@ def tiers_report(
             price_assumption(options.gpu_price, price),
             *tier_assumptions(tiers),
             *usage.by_time.assumptions,
+            *usage.by_time.beyond(replica.pool.max_model_len),
         ),
     )
 

@@ -24,7 +24,7 @@ def show_tiers(report: TiersReport, *, as_json: bool) -> None:
     if as_json:
         print_json(document("kvplan.tiers/1", report.inputs, report.assumptions, tiers_body(report)))
         return
-    held = [_hold_table(report)] if report.usage.pauses_s else []
+    held = [_hold_table(report)] if any(row.hold for row in report.rows) else []
     tables = [_tier_table(report), _resume_table(report), *held, _break_even_table(report)]
     print_text(tiers_lines(report), tables)
 
@@ -36,7 +36,8 @@ def tiers_body(report: TiersReport) -> dict[str, Any]:
         "engine": {"name": report.replica.pool.engine, "rules_version": report.replica.pool.rules_version},
         "workload": {"name": report.usage.name, "source": report.usage.source, "reuse": report.usage.reuse},
         "context_tokens": report.context_tokens,
-        "pool_share": report.pool_share,
+        "risk": report.risk,
+        "pool_share": plain(report.pool_share),
         "best": best.name if best else None,
         "tiers": [plain(dataclasses.asdict(row)) for row in report.rows],
         "break_even": [plain(dataclasses.asdict(one)) for one in report.break_evens],
@@ -59,20 +60,29 @@ def tiers_lines(report: TiersReport) -> list[str]:
     sizes = (replica.rank_bytes(tokens), replica.replica_bytes(tokens), replica.whole.bytes(tokens))
     rank, ranks, one = map(format_short, sizes)
     again = next(one.prefill_s for one in report.break_evens if one.context_tokens == tokens)
-    where = (
-        f"live best in {best.name}: back in {seconds(best.resume_s)}, not {seconds(again)}"
-        if best
-        else f"are computed again: no tier beside the GPUs is surely sooner than {seconds(again)}"
-    )
     lines = [
-        f"{replica.model.name}: idle sessions of {report.usage.name} {where}",
+        f"{replica.model.name}: {_where(report, again)}",
         f"RESUME     {tokens:,} tokens on average: {rank} a rank, {ranks} over {replica.gpus} ranks, {one} as one copy",
-        f"SHARE      a session takes {report.pool_share:.1%} of the GPUs' pool while it stays there",
+        *(
+            [f"SHARE      a session takes {report.pool_share:.1%} of the GPUs' pool while it stays there"]
+            if report.pool_share < inf
+            else []
+        ),
         *_reuse_line(report.usage.reuse, best),
         *caching_line(replica),
         _host_line(report.host, replica.pool.engine),
     ]
     return [*lines, *assumed_lines(report.assumptions)]
+
+
+def _where(report: TiersReport, again: Interval) -> str:
+    best, pool, idle = report.best, report.replica.pool, f"idle sessions of {report.usage.name}"
+    if best is not None:
+        return f"{idle} live best in {best.name}: back in {seconds(best.resume_s)}, not {seconds(again)}"
+    if pool.refusal:
+        return f"not one session of {report.usage.name} fits: {pool.refusal}"
+    why = "no tier beside the GPUs is surely sooner than" if report.replica.caching else "prefix caching is off:"
+    return f"{idle} are computed again: {why} {seconds(again)}"
 
 
 def caching_line(replica: Replica) -> list[str]:
@@ -92,6 +102,9 @@ def _reuse_line(reuse: float | None, best: TierRow | None) -> list[str]:
 
 def assumed_lines(assumptions: Sequence[Assumption]) -> list[str]:
     """What the figures rest on and nobody gave, by name and value; sources, and each tier's figures, are in --json."""
+    clipped = [
+        f"CLIPPED    {one.source}: {_value(one.value)} tokens" for one in assumptions if one.name == "clipped_at_tokens"
+    ]
     found = [
         f"{one.name} {_value(one.value)}"
         for one in assumptions
@@ -99,7 +112,7 @@ def assumed_lines(assumptions: Sequence[Assumption]) -> list[str]:
     ]
     if any(one.name.startswith(TIER) for one in assumptions):
         found.append("tiers as `kvplan agents tiers` shows them, --tier changes one")
-    return [f"ASSUMED    {'; '.join(found)}; sources in --json"] if found else []
+    return [*clipped, f"ASSUMED    {'; '.join(found)}; sources in --json"] if found else clipped
 
 
 def _value(value: str | int | float | bool | None) -> str:
@@ -145,7 +158,7 @@ def _tier_table(report: TiersReport) -> Table:
             _count(row.sessions_at_risk),
             *((_count(row.dense_at_mean),) if dense else ()),
             "" if row.price_per_gb_hour is None else f"{row.price_per_gb_hour:.2g}",
-            f"{row.price_per_session_hour:.2g}",
+            "" if row.price_per_session_hour == inf else f"{row.price_per_session_hour:.2g}",
         )
         for row in report.rows
     ]

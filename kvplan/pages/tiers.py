@@ -17,7 +17,6 @@ from kvplan.pages._base import LeftOut, Numbers, Page
 from kvplan.pages._subject import Subject
 from kvplan.pages._text import clean, short_names, width_pt
 
-
 _NEAR = 4.0
 """A time so close below that of computing again has its number under it, out of the lines."""
 

@@ -116,7 +116,8 @@ def _parts(model: Model, quantization: str | None, *, given: bool) -> tuple[list
     if tower:
         parts.append(tower)
         words = (*words, f"{', '.join(model.towers)}: {tower.arithmetic}, one copy on each rank of the first stage")
-    return parts, "derived", f"config of {model.source.origin}, weights as {rule.name}", words
+    stored = f"weights in {rule.plain.name}" if rule.name == "none" else f"weights as {rule.name}"
+    return parts, "derived", f"config of {model.source.origin}, {stored}", words
 
 
 def _tower(model: Model, parts: Sequence[Part]) -> Part | None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf
+from math import inf, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -198,13 +198,19 @@ TRACE = "session,input_tokens,output_tokens,lcp_prev,preamble_tokens,api_s,think
 def test_checkpoints_on_the_command_line(answer: Any, tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text(TRACE)
-    words = ("agents", "checkpoints", "kimi-k3", "--workload", str(trace), "--prefill-tokens-per-s", "18500",
-             "--byte-price", "0.005", "--gpu-price", "40")  # fmt: skip
+    words = ("agents", "checkpoints", "kimi-k3", "--gpu", "B300:8", "--engine", "ideal", "--workload", str(trace),
+             "--prefill-tokens-per-s", "18500", "--byte-price", "0.005", "--gpu-price", "B300=5/h")  # fmt: skip
     code, shown, _ = answer(*words)
     assert code == 0 and "449,372,160 bytes" in shown and max(map(len, shown.splitlines())) <= 80
     found = json.loads(answer(*words, "--json")[1])
     assert (found["schema"], found["resumes"]["resumes"]) == ("kvplan.checkpoints/1", 19)
-    assert found["optimum_interval_tokens"]["every_resume"] > 0
+    known = {one["name"]: one["value"] for one in found["assumptions"]}
+    assert (known["gpu_price"], known["replica_gpus"], known["byte_price"]) == (5, 8, 0.005)
+    resumes = found["resumes"]["per_open_second"]
+    prompts = [int(line.split(",")[TRACE.splitlines()[0].split(",").index("input_tokens")])
+               for line in TRACE.splitlines()[1:]]  # fmt: skip
+    young = sqrt(2 * round(sum(prompts) / len(prompts)) * 449_372_160 * 18_500 * 0.005e-9 / (resumes * 8 * 5))
+    assert found["optimum_interval_tokens"]["every_resume"] == pytest.approx(young)
     assert len(found["policies"]) == len(policies())
 
 
@@ -213,7 +219,10 @@ def test_checkpoints_on_the_command_line(answer: Any, tmp_path: Path) -> None:
     [
         ("input_tokens\n5\n", (), "does not say what prompts share"),
         (TRACE, ("--prefill-tokens-per-s", "0"), "--prefill-tokens-per-s"),
-        (TRACE, ("--gpu-price", "nan"), "--gpu-price"),
+        (TRACE, ("--gpu", "B300:8", "--gpu-price", "nan"), "--gpu-price"),
+        (TRACE, ("--gpu", "B300:8", "--gpu-price", "H100=2/h"), "no price of b300"),
+        (TRACE, ("--gpu-price", "4"), "name the GPUs of a replica"),
+        (TRACE, ("--byte-price", "1e30"), "--byte-price"),
     ],
 )  # fmt: skip
 def test_checkpoints_refuse_by_flag(text: str, flags: tuple[str, ...], said: str, answer: Any, tmp_path: Path) -> None:

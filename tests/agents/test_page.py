@@ -105,6 +105,7 @@ def test_where_no_knee_can_be_found(page: AgentsPage) -> None:
     assert chat.knee is None and "no sessions" in chat.no_knee
     off = {"gpu": "B300:8", "enable_prefix_caching": False}
     found = agents_page("kimi-k3", "coding-agent", flags=off, options=PageOptions(), notes=[])
+    assert found.best is None and not found.loss_tiers
     assert "caching is off" in found.no_knee and "CACHING" in "\n".join(page_lines(found))
 
 

@@ -243,7 +243,7 @@ def test_caches_of_other_models_and_engines() -> None:
 
 
 def test_residency_on_the_command_line(answer: Any) -> None:
-    own = ("--workload", "coding-agent", "--hours", "0.3", "--runs", "1", "--sessions", "8,40")
+    own = ("--workload", "coding-agent", "--hours", "0.2", "--runs", "1", "--sessions", "8,60")
     code, out, _ = answer("agents", "residency", *WORDS, *own, "--json")
     found = json.loads(out)
     assert (code, found["schema"], found["cache"]["capacity"]) == (0, "kvplan.residency/1", 2134)
@@ -256,13 +256,13 @@ def test_residency_on_the_command_line(answer: Any) -> None:
 
 def test_equal_seeds_equal_answers_and_more_memory_more_sessions() -> None:
     """Sessions made up from the bundled profile on the K3 pool and on a half and twice of it, by blocks and states."""
-    columns = read_columns(generate(find_workload("coding-agent"), 60, 0))
+    columns = read_columns(generate(find_workload("coding-agent"), 40, 0))
 
     def knee(memory: str, seed: int = 0) -> Knee:
         flags = B300 | {"kv_cache_memory": memory}
         cache = reuse_of("kimi-k3", **flags)
         made = conversations(columns, 300.0, 1 << 20)
-        return find_knee(Loop(made, session_pool("kimi-k3", **flags), cache, "lru", 0.5, 1, seed), 0.9)
+        return find_knee(Loop(made, session_pool("kimi-k3", **flags), cache, "lru", 0.3, 1, seed), 0.9)
 
     middle = knee("42.23GiB")
     assert middle == knee("42.23GiB") != knee("42.23GiB", seed=1)
@@ -276,11 +276,12 @@ def test_a_pool_that_holds_nobody_is_a_no(answer: Any) -> None:
 
 
 def test_fifty_thousand_requests_take_seconds(talks: list[Conversation]) -> None:
-    """Processor time, so that a busy machine does not fail it."""
+    """A fifth of it in a fifth of 10 s: it goes on as it began. Processor time, so that a busy machine does not fail
+    it."""
     start = time.process_time()
     cache = VllmCache(Store(2134, "lru"), block_tokens=1536, state_groups=3, chunk_tokens=16384)
-    assert simulate(talks, 24, cache, hours=33).requests > 50_000
-    assert time.process_time() - start < 10
+    assert simulate(talks, 24, cache, hours=6.6).requests > 10_000
+    assert time.process_time() - start < 2
 
 
 def test_a_trace_of_blocks_has_pools_instead_of_a_knee(answer: Any, tmp_path: Any) -> None:

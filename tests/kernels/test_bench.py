@@ -186,3 +186,9 @@ def test_report_writes_the_table(tmp_path: Path) -> None:
 
 def test_quantiles() -> None:
     assert json.dumps([timing.quantile([3.0, 1.0, 2.0], share) for share in (0.0, 0.5, 0.75)]) == "[1.0, 2.0, 2.5]"
+
+
+def test_a_report_on_nothing_names_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    absent = str(tmp_path / "absent.toml")
+    assert bench.main(["report", absent, "--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == f"{absent}: No such file or directory\n"

@@ -288,15 +288,15 @@ def test_the_plan_holds_times_as_intervals() -> None:
 
 
 def test_what_cannot_be_held_has_no_times() -> None:
-    """1,454 GiB of weights on one card; beside 151 GiB on two cards some lengths fit and others do not."""
+    """1,454 GiB of weights on one card; in a pool of 2 GiB one length fits and another, of 7.9 GiB, does not."""
     part = plan("kimi-k3", gpu="h200", calibration="h200").latency
     assert part is not None
     assert (part.decode, part.first_token, part.decode_terms, part.prefill_terms) == ([], [], [], [])
     words = ("estimate", "kimi-k3", "--gpu", "h200", "--calibration", "h200")
-    for done in (here(*words), here(*words, "--explain"), here(*words, "--markdown")):
-        assert done.returncode == 1 and done.stderr == ""
-        assert "TIME       none: not one sequence can be held" in done.stdout
-        assert not [word for word in ("TIME PER", "TIME TO", "TERMS", "RELOAD") if word in done.stdout]
+    done = here(*words, "--explain")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "TIME       none: not one sequence can be held" in done.stdout
+    assert not [word for word in ("TIME PER", "TIME TO", "TERMS", "RELOAD") if word in done.stdout]
     some = plan("kimi-linear", gpu="h200", calibration="h200", kv_cache_memory="2GiB", context="8K,1M")
     held = [row.context_tokens for row in some.capacity if row.high]
     assert held == [8192]

@@ -200,13 +200,15 @@ def find_knee(loop: Loop, keep: float) -> Knee:
 def _last_kept(loop: Loop, least: float, guess: int) -> int:
     """The most sessions with a mean hit rate of at least `least`; 0 where one has less."""
     start = max(1, guess)
-    ends = (max(1, start - start // 8), start + max(1, start // 8))
-    falls = (
-        che_hit(loop.load, ends[0], loop.pool.units.capacity) - che_hit(loop.load, ends[1], loop.pool.units.capacity)
-    ) / (ends[1] - ends[0])
+    near, far = max(1, start - start // 8), start + max(1, start // 8)
+    falls = (_che(loop, near) - _che(loop, far)) / (far - near)
     first = round(abs(loop.first_hit(start) - least) / falls) if falls > 0 else start // 8
-    near = _bracketed(lambda count: loop.first_hit(count) - least, start, first)
-    return _bracketed(lambda count: loop.hit(count) - least, max(1, near), near // _FINE)
+    one_run = _bracketed(lambda count: loop.first_hit(count) - least, start, first)
+    return _bracketed(lambda count: loop.hit(count) - least, max(1, one_run), one_run // _FINE)
+
+
+def _che(loop: Loop, count: int) -> float:
+    return che_hit(loop.load, count, loop.pool.units.capacity)
 
 
 def _bracketed(excess: Callable[[int], float], start: int, first: int) -> int:

@@ -6,6 +6,7 @@ context, and the normal approximation N·μ + z·σ·√N ≤ M.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import floor, sqrt
 from statistics import NormalDist
 
@@ -172,6 +173,13 @@ def _draw_counts(capacity: int, units: Ints, seed: int) -> Ints:
         sd = float(units.std())
         rows = [gaussian_sessions(capacity, mean, sd, (index + 0.5) / DRAWS) for index in range(DRAWS)]
         return np.array(rows, dtype=np.int64)
+    return _drawn(capacity, units.tobytes(), seed)
+
+
+@lru_cache(maxsize=32)
+def _drawn(capacity: int, sizes: bytes, seed: int) -> Ints:
+    """The same by drawing; one page asks for several pools more than once. The array is not to be written to."""
+    units, counts = np.frombuffer(sizes, dtype=np.int64), np.zeros(DRAWS, dtype=np.int64)
     random = np.random.default_rng(seed)
     left: Ints = np.full(DRAWS, capacity, dtype=np.int64)
     fits = np.ones(DRAWS, dtype=bool)

@@ -243,7 +243,7 @@ def test_caches_of_other_models_and_engines() -> None:
 
 
 def test_residency_on_the_command_line(answer: Any) -> None:
-    own = ("--workload", "coding-agent", "--hours", "0.2", "--runs", "1", "--sessions", "8,60")
+    own = ("--workload", "coding-agent", "--hours", "0.1", "--runs", "1", "--sessions", "8,90")
     code, out, _ = answer("agents", "residency", *WORDS, *own, "--json")
     found = json.loads(out)
     assert (code, found["schema"], found["cache"]["capacity"]) == (0, "kvplan.residency/1", 2134)

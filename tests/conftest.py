@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from here_kit import here
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -26,12 +28,22 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def kvplan() -> Run:
+def kvplan_process() -> Run:
     """Run the command line as a user would: a process of its own, its output piped."""
 
     def run(*args: str, **options: Any) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "kvplan", *args]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+
+    return run
+
+
+@pytest.fixture
+def kvplan(kvplan_process: Run) -> Run:
+    """The same inside this process, which takes a tenth of the time; with input of its own, in one of its own."""
+
+    def run(*args: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+        return here(*args, **options) if options.keys() <= {"cwd", "env"} else kvplan_process(*args, **options)
 
     return run
 

@@ -11,11 +11,12 @@ from unittest import mock
 from kvplan.cli.app import main
 
 
-def here(*words: str, cwd: Path | None = None) -> "CompletedProcess[str]":
-    """Run `kvplan WORDS`; the standard streams are text, as where they are piped."""
+def here(*words: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> "CompletedProcess[str]":
+    """Run `kvplan WORDS`; the standard streams are text, as where they are piped. `env` replaces the environment."""
     out, err, before = io.StringIO(), io.StringIO(), Path.cwd()
     typed = mock.patch.object(sys, "argv", ["kvplan", *words])
-    with typed, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    around = contextlib.nullcontext() if env is None else mock.patch.dict(os.environ, env, clear=True)
+    with typed, around, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             os.chdir(cwd or before)
             main()

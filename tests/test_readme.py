@@ -16,8 +16,8 @@ assert FIRST is not None, "README does not show the output of its first command"
 
 
 @pytest.mark.parametrize(("command", "output"), [FIRST.groups(), *SHOWN])
-def test_readme_shows_what_the_command_prints(kvplan: Any, command: str, output: str) -> None:
-    assert kvplan(*shlex.split(command)[1:]).stdout == output
+def test_readme_shows_what_the_command_prints(kvplan_process: Any, command: str, output: str) -> None:
+    assert kvplan_process(*shlex.split(command)[1:]).stdout == output
 
 
 def test_readme_names_the_test_command_that_ci_runs() -> None:

@@ -62,13 +62,13 @@ def test_ascii_terminals_get_ascii() -> None:
 
 @pytest.mark.parametrize("folder", ["new\nline\x1b[31m", os.fsdecode(b"bad\xff"), "\u202eturned"])
 @pytest.mark.parametrize("form", ["--explain", "--json", "--csv", "--markdown"])
-def test_a_name_does_not_reach_the_terminal_raw(kvplan: Any, tmp_path: Path, folder: str, form: str) -> None:
+def test_a_name_does_not_reach_the_terminal_raw(kvplan_process: Any, tmp_path: Path, folder: str, form: str) -> None:
     where = tmp_path / folder
     where.mkdir()
     config = {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
     config |= {"intermediate_size": 64, "vocab_size": 64, "torch_dtype": "bfloat16", "max_position_embeddings": 64}
     (where / "config.json").write_text(json.dumps(config))
-    done = kvplan("estimate", str(where), form)
+    done = kvplan_process("estimate", str(where), form)
     assert done.returncode == 0, done.stderr
     assert done.stdout.replace("\n", "").isprintable() or form == "--json"
     assert "\x1b" not in done.stdout
@@ -90,8 +90,8 @@ def test_printable() -> None:
         ("models", "list"), ("models", "types"), ("gpus", "list"), ("--help",), ("estimate", "--help"),
     ],
 )  # fmt: skip
-def test_screens_are_at_most_eighty_columns(kvplan: Any, args: tuple[str, ...]) -> None:
-    assert max(map(len, kvplan(*args).stdout.splitlines())) <= WIDTH
+def test_screens_are_at_most_eighty_columns(kvplan_process: Any, args: tuple[str, ...]) -> None:
+    assert max(map(len, kvplan_process(*args).stdout.splitlines())) <= WIDTH
 
 
 def test_a_wide_last_column_goes_on_below_and_products_stay_whole(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,22 +24,22 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("place", [0, 1, 3, len(OLD)])
-def test_quiet_and_verbose_stand_anywhere(kvplan: Any, place: int) -> None:
-    plain = kvplan(*OLD)
+def test_quiet_and_verbose_stand_anywhere(kvplan_process: Any, place: int) -> None:
+    plain = kvplan_process(*OLD)
     assert "days old" in plain.stderr
-    quiet = kvplan(*OLD[:place], "--quiet", *OLD[place:])
+    quiet = kvplan_process(*OLD[:place], "--quiet", *OLD[place:])
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, plain.stdout, "")
-    verbose = kvplan(*OLD[:place], "--verbose", *OLD[place:])
+    verbose = kvplan_process(*OLD[:place], "--verbose", *OLD[place:])
     assert verbose.stdout == plain.stdout
     assert "models/kimi-linear.toml" in verbose.stderr and "days old" in verbose.stderr
     assert "MB at its peak" in verbose.stderr.splitlines()[-1]
 
 
-def test_quiet_still_says_what_went_wrong(kvplan: Any) -> None:
-    done = kvplan("estimate", "no-such-model", "--quiet")
+def test_quiet_still_says_what_went_wrong(kvplan_process: Any) -> None:
+    done = kvplan_process("estimate", "no-such-model", "--quiet")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("kvplan: no-such-model:") and done.stderr.count("\n") == 1
-    both = kvplan("--verbose", "gpus", "list", "--quiet")
+    both = kvplan_process("--verbose", "gpus", "list", "--quiet")
     assert both.returncode == 2 and "contradict" in both.stderr
 
 
@@ -48,8 +48,8 @@ def test_words_of_an_engine_are_left_alone() -> None:
     assert telling.in_front(words) == ["--verbose", "estimate", "--gpu", "H200", "--", "vllm", "serve", "m", "--quiet"]
 
 
-def test_a_pipe_sees_no_progress(kvplan: Any) -> None:
-    done = kvplan("frontier", "kimi-linear", "--sessions", "4", "--gpu", "h100")
+def test_a_pipe_sees_no_progress(kvplan_process: Any) -> None:
+    done = kvplan_process("frontier", "kimi-linear", "--sessions", "4", "--gpu", "h100")
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -4,6 +4,7 @@ A prefix keeps its tokens and one saved state from its first use to its last, fo
 convolution tails and windows are never shared, as they differ from the first token after the branch.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
@@ -82,9 +83,10 @@ def account(workflow: Workflow, holding: Holding) -> Account:
     }
     times = sorted(turns)
     moments, area = [], Fraction(0)
-    owned: dict[str, list[Fraction]] = {agent.name: [Fraction(0), Fraction(0)] for agent in workflow.agents}
+    most = {agent.name: 0 for agent in workflow.agents}
+    twice_held = {agent.name: Fraction(0) for agent in workflow.agents}
     for start, stop in pairwise(times):
-        alive = [one for one in agents if one.needed(start) > 0 or one.start <= start < one.gone]
+        alive = [one for one in agents if one.start <= start < one.gone or one.needed(start) > 0]
         at_work = sum(one.start <= start < one.end for one in alive)
         ends = []
         for at in (start, stop):
@@ -93,10 +95,12 @@ def account(workflow: Workflow, holding: Holding) -> Account:
             )
             parts = {id(one): _held(one, sizes, start, at) for one in alive}
             ends.append(shared + sum(parts.values()))
+            together = Counter[str]()
             for one in alive:
-                kept = owned[one.spec.name]
-                kept[0] = max(kept[0], Fraction(parts[id(one)]))
-                kept[1] += Fraction(parts[id(one)]) * (stop - start) / 2
+                most[one.spec.name] = max(most[one.spec.name], parts[id(one)])
+                together[one.spec.name] += parts[id(one)]
+            for name, held in together.items():
+                twice_held[name] += held * (stop - start)
         moments += [Moment(float(start), ends[0], at_work), Moment(float(stop), ends[1], at_work)]
         area += Fraction(ends[0] + ends[1]) * (stop - start) / 2
     return Account(
@@ -106,8 +110,8 @@ def account(workflow: Workflow, holding: Holding) -> Account:
         seconds=float(times[-1] - times[0]),
         most_agents=max(moment.agents for moment in moments),
         branches=tuple(
-            Branch(name, sum(one.spec.name == name for one in agents), int(most), round(held))
-            for name, (most, held) in owned.items()
+            Branch(name, sum(one.spec.name == name for one in agents), largest, round(twice_held[name] / 2))
+            for name, largest in most.items()
         ),
     )
 

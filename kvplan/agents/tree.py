@@ -25,19 +25,27 @@ class Live:
     waits: list[tuple[Fraction, Fraction]] = field(default_factory=list)
     base_tokens: int = 0
     """Tokens before its own: of its prefix, or of its parent at the fork."""
+    _whole: Fraction | None = None
+    """Seconds that it works in all, once they were asked for; `waits` stand by then."""
 
-    @property
-    def gone(self) -> Fraction:
-        return self.end + _exact(self.spec.persists_s)
+    gone: Fraction = field(init=False)
+    """When its memory goes."""
+
+    def __post_init__(self) -> None:
+        self.gone = self.end + _exact(self.spec.persists_s)
 
     def tokens(self, at: Fraction) -> int:
         """The whole context at a time from start to end, and what it ended with later on."""
-        whole = self._worked(self.end)
+        if self._whole is None:
+            self._whole = self._worked(self.end)
+        whole = self._whole
         share = self._worked(min(at, self.end)) / whole if whole else Fraction(1)
         return self.base_tokens + self.spec.start_tokens + int((self.spec.end_tokens - self.spec.start_tokens) * share)
 
     def _worked(self, at: Fraction) -> Fraction:
         """Seconds until `at` in which it did not wait."""
+        if not self.waits:
+            return at - self.start
         idle = sum((max(Fraction(0), min(stop, at) - start) for start, stop in self.waits), Fraction(0))
         return at - self.start - idle
 

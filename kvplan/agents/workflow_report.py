@@ -53,7 +53,7 @@ def workflow_report(model: str | Model, path: str, *, flags: dict[str, Any], not
         workflow=workflow,
         whole=whole,
         rank=rank,
-        pool_bytes=pool.bytes if pool else None,
+        pool_bytes=max(0, pool.bytes) if pool else None,
         fits=max(0, pool.bytes) // rank.peak.bytes if pool and rank and rank.peak.bytes else None,
         assumptions=(
             *notes,
@@ -85,7 +85,9 @@ def _lines(report: WorkflowReport) -> list[str]:
         f"{whole.most_agents:,} agents at once",
         f"HELD       {whole.byte_seconds / 10**9:,.1f} GB·s over {whole.seconds:,.0f} s",
     ]
-    if report.rank is not None and report.fits is not None and report.pool_bytes is not None:
+    if report.pool_bytes == 0:
+        lines.append("FITS       none: the weights leave nothing for a cache")
+    elif report.rank is not None and report.fits is not None and report.pool_bytes is not None:
         lines.append(
             f"FITS       {report.fits:,} at once on a replica: {format_gib(report.rank.peak.bytes)} each of "
             f"{format_gib(report.pool_bytes)} a rank, bytes alone; an engine's blocks and slots hold fewer"

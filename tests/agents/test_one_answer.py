@@ -248,3 +248,12 @@ def test_workloads_fit_eighty_columns(answer: Any) -> None:
     for name in ("coding-agent", "chat", "short-code"):
         table = answer("workloads", "show", name)[1].split("PERCENTILES")[1]
         assert max(map(len, table.splitlines())) <= 80
+
+
+def test_a_workflow_without_a_pool_fits_nowhere(tmp_path: Path, answer: Any) -> None:
+    path = tmp_path / "workflow.toml"
+    path.write_text('schema = "kvplan.workflow/1"\n[[agents]]\nname = "a"\nduration_s = 10\nend_tokens = 100\n')
+    code, shown, _ = answer("agents", "workflow", str(path), *NO_POOL)
+    assert code == 1 and "FITS       none: the weights leave nothing for a cache" in shown
+    found = json.loads(answer("agents", "workflow", str(path), *NO_POOL, "--json")[1])
+    assert (found["pool_bytes"], found["fits"], negative(found)) == (0, 0, [])

@@ -2,7 +2,6 @@
 
 import json
 import random
-import time
 from collections.abc import Callable
 from itertools import permutations
 from math import sqrt
@@ -223,10 +222,8 @@ def test_contents_by_hand() -> None:
 def test_published_mooncake_hits_without_limits(public_trace: Callable[[str], Path]) -> None:
     """0.374 for every block, 0.359 for prompt ends and branch points (Marconi), measured by others on this trace; they
     count a prompt's last block too, which an engine computes anew."""
-    start = time.process_time()
     trace = list(open_trace(public_trace("mooncake_conversation_trace.jsonl")))
     assert replay_content(trace, 512, Reuse("blocks", 2134, 1536, state_units=3), 2134).hit < 0.1
-    assert time.process_time() - start < 2
     assert replay_content(trace, 512, Reuse("blocks", 0, 512), None).hit == pytest.approx(0.374, abs=1e-3)
     with_states = replay_content(trace, 512, Reuse("blocks", 0, 512, state_units=3), None)
     assert with_states.hit == pytest.approx(0.359, abs=2e-3) and with_states.requests == 12_031

@@ -35,7 +35,7 @@ SHARED_PAGES = ("models", "gpus", "engines", "workloads", "claims", "calibration
 DEPLOYMENT = "deployment-flags"
 OUTPUT = {"json", "csv", "markdown", "explain", "context", "baseline"}
 """Flags of `kvplan estimate` that are no deployment flags."""
-CHECKED = ("tutorial.md", "glossary.md")
+CHECKED = ("tutorial.md", "glossary.md", "claims.md", "reading-a-boot-log.md")
 """Pages beside those of the commands."""
 _USAGE = re.compile(r"<!-- usage ([a-z -]+) -->\n.*?<!-- end -->", re.DOTALL)
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)

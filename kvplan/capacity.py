@@ -7,7 +7,7 @@ from kvplan.deployment import Deployment, Fleet, make_fleet
 from kvplan.document import Capacity
 from kvplan.dtypes import Dtypes
 from kvplan.engines import engine_for, engine_names, find_engine
-from kvplan.engines.base import Allocation, Engine, Share
+from kvplan.engines.base import Allocation, Engine, Loading, Share
 from kvplan.errors import ConfigError, SourceError
 from kvplan.gpu import Gpu
 from kvplan.model import Model
@@ -60,12 +60,13 @@ def place(model: Model, deployment: Deployment, gpu: Gpu | None, weights: Weight
     fleet = make_fleet(deployment)
     if fleet is None:
         return Evaluation(engine, dtypes, deployment)
-    if engine.loading(model, deployment).experts_over_dp:
+    loading = engine.loading(model, deployment)
+    if loading.experts_over_dp:
         fleet = replace(fleet, layout=replace(fleet.layout, expert_tp=fleet.layout.tp * fleet.layout.dp))
     check_layout(model, fleet.layout)
     share = Share(model, fleet.layout, dtypes, stage_layers(model, fleet.layout))
     needed = memory is not None and deployment.kv_cache_memory is None
-    weights = weights or _weigh(engine, model, deployment, fleet, needed)
+    weights = weights or _weigh(loading, model, deployment, fleet, needed)
     if deployment.kv_cache_memory is not None:
         pool = given_pool(deployment.kv_cache_memory, memory, weights.rank_bytes if weights else None)
     elif memory is not None and weights is not None:
@@ -76,9 +77,8 @@ def place(model: Model, deployment: Deployment, gpu: Gpu | None, weights: Weight
     return Evaluation(engine, dtypes, deployment, fleet, share, weights, pool)
 
 
-def _weigh(engine: Engine, model: Model, deployment: Deployment, fleet: Fleet, needed: bool) -> WeightReport | None:
+def _weigh(loading: Loading, model: Model, deployment: Deployment, fleet: Fleet, needed: bool) -> WeightReport | None:
     """The weights of one rank; None where nothing sizes them and no figure depends on it."""
-    loading = engine.loading(model, deployment)
     try:
         return weigh(
             model,

@@ -6,30 +6,14 @@ convolution and the norm; timed here is the recurrence alone, which it falls bac
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import torch
 
 from kvplan_kernels import kda_decode, kda_prefill
 from kvplan_kernels.case import Shape, Work, buffers_for, relative_error, tensor
+from kvplan_kernels.kda_inputs import Inputs
 
 BOUND = -5.0
-
-
-class Inputs(NamedTuple):
-    """q, k, v, g [n,H,128] and b [n,H] bf16; A_log [H], dt_bias [H,128] fp32; n sequences (decode) or tokens."""
-
-    q: torch.Tensor
-    k: torch.Tensor
-    v: torch.Tensor
-    g: torch.Tensor
-    b: torch.Tensor
-    A_log: torch.Tensor
-    dt_bias: torch.Tensor
-
-    def packed(self) -> torch.Tensor:
-        """q, k and v of a token side by side [n, 3 H 128]."""
-        return torch.cat([x.flatten(1) for x in (self.q, self.k, self.v)], dim=1)
 
 
 Step = Callable[[torch.Tensor], torch.Tensor]  # pool [slots,H,128,128] fp32, updated in place or not; o [n,H,128]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
@@ -20,6 +20,7 @@ import triton.language as tl
 from kvplan_kernels import calibration, runner, table, timing
 from kvplan_kernels.case import relative_error, tensor
 from kvplan_kernels.kda_decode import kda_decode
+from kvplan_kernels.kda_inputs import Inputs
 from kvplan_kernels.kda_prefill import kda_prefill, plan
 
 LENGTHS = tuple(1024 * 4**n for n in range(6))  # 1K to 1M tokens
@@ -31,21 +32,6 @@ GATES = {  # what is added to the gate's logit in every second channel, and to b
     "slow": (-9.0, 0.0),  # half of the channels about -0.001 a token
     "still": (-14.0, -4.0),  # half of the channels about -1e-5 a token, and writes at a fiftieth of their strength
 }
-
-
-class Inputs(NamedTuple):
-    """One sequence: q, k, v, g [T,H,128] and b [T,H] bf16; A_log [H], dt_bias [H,128] fp32."""
-
-    q: torch.Tensor
-    k: torch.Tensor
-    v: torch.Tensor
-    g: torch.Tensor
-    b: torch.Tensor
-    A_log: torch.Tensor
-    dt_bias: torch.Tensor
-
-    def tokens(self, begin: int, end: int) -> "Inputs":
-        return Inputs(*(x[begin:end] for x in self[:5]), self.A_log, self.dt_bias)
 
 
 @triton.jit

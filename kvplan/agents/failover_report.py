@@ -86,9 +86,8 @@ def failover_report(
     risk = RISK if options.risk is None else options.risk / 100
     held = count_sessions(replica.pool, usage.by_time, (risk,), options.seed).at_risk[0].sessions
     case, groups = Case(replica, usage, prefill, risk, 0.0, options.seed), groups_of(replica.fleet)
-    fleet = Fleetwide(groups, replica.gpus, held, usage.by_time.duty, case.tokens, case.recompute_s)
     tiers = find_tiers(replica.gpu, list(options.tier), replica.fleet.per_node)
-    losses, names = losses_of(fleet, replica, tiers)
+    losses, names = losses_of(case, groups, held, tiers)
     counts = sorted({*range(min(MOST_SPARES, groups.replicas) + 1), options.spare})
     return FailoverReport(
         inputs={"model": replica.model.name, "workload": workload, **dataclasses.asdict(options), **flags},
@@ -120,9 +119,11 @@ _ASSUMED = (
 )
 
 
-def losses_of(fleet: Fleetwide, replica: Replica, tiers: list[Tier]) -> tuple[tuple[Loss, ...], dict[str, str]]:
-    """One failure of each unit, with the fastest tier that outlives it, that survivors can reach, and that holds the
-    sessions of a replica."""
+def losses_of(case: Case, groups: Groups, held: int, tiers: list[Tier]) -> tuple[tuple[Loss, ...], dict[str, str]]:
+    """One failure of each unit, where a replica holds `held` sessions, with the fastest tier that outlives it, that
+    survivors can reach, and that holds the sessions of a replica."""
+    replica = case.replica
+    fleet = Fleetwide(groups, replica.gpus, held, case.usage.by_time.duty, case.tokens, case.recompute_s)
     found: list[Loss] = []
     names: dict[str, str] = {}
     reachable = (

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvplan.agents.checkpoint_flags import Advice, advise
-from kvplan.agents.failover import Fleetwide, Loss, Promise, groups_of, promise
+from kvplan.agents.failover import Loss, Promise, groups_of, promise
 from kvplan.agents.failover_report import losses_of
 from kvplan.agents.idle import Replica, read_replica, unit_bytes
 from kvplan.agents.knee import Knee
@@ -89,8 +89,7 @@ def agents_page(
     price = gpu_price(options.gpu_price, replica.gpu)
     case = Case(replica, usage, prefill, stated.risk, price, options.seed)
     groups = groups_of(replica.fleet)
-    fleet = Fleetwide(groups, replica.gpus, stated.sessions, usage.by_time.duty, case.tokens, case.recompute_s)
-    losses, loss_tiers = losses_of(fleet, replica, tiers)
+    losses, loss_tiers = losses_of(case, groups, stated.sessions, tiers)
     knee, no_knee, simulated = _knee(replica, usage, workload, flags, options)
     rests = (*notes, *rests_on, price_assumption(options.gpu_price, price), *tier_assumptions(tiers))
     return AgentsPage(
